@@ -1,0 +1,91 @@
+// The extraction engine as the pipeline sees it: blocks of planned batches in, hidden states out. No torch types here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "stages/extract/plan.h"
+#include "stages/records.h"
+
+namespace draftmill {
+
+/// What the engine needs to know before a model is touched.
+struct ExtractOptions {
+  std::string model_folder;              ///< config.json and *.safetensors
+  std::vector<std::int32_t> layers;      ///< indices k of x_k, ascending, distinct; empty means the eagle3 default
+  std::string device = "auto";           ///< auto | cpu | cuda
+  std::string weights = "auto";          ///< auto | resident | streamed
+  std::string numerics = "hf";           ///< hf | fused
+  int threads = 1;                       ///< of the engine's own arena
+  std::int64_t memory_bytes = 0;         ///< what weights, activations and states in flight may take together
+};
+
+/// What can be told from config.json and the safetensors headers alone, before any weight is read.
+struct ModelDescription {
+  std::string family;                    ///< "llama"
+  std::int32_t num_layers = 0;
+  std::int32_t hidden_size = 0;
+  std::int64_t vocab_rows = 0;           ///< rows of the embedding: the V of the vocabulary map
+  std::int64_t max_positions = 0;        ///< the model's own limit
+  std::vector<std::int32_t> layers;      ///< resolved layer list
+  std::int64_t weight_bytes = 0;
+  std::string model_fingerprint;         ///< hex; config.json, safetensors headers, file sizes
+  json::Value facts;                     ///< everything that `doctor model --json` prints
+};
+
+/// Reads and checks config.json and all safetensors headers: architecture, every tensor's name, shape, dtype, file sizes.
+/// Reads no weights. Refusals name the file and the field or tensor.
+Result<ModelDescription> DescribeModel(const std::string& model_folder, const std::vector<std::int32_t>& layers);
+
+/// The states of one batch, laid out as the shard holds them.
+struct BatchStates {
+  std::int32_t chunk = 0;
+  std::int32_t batch = 0;                      ///< index in the chunk's plan
+  std::vector<SampleKey> keys;                 ///< [samples of the batch] in packed order: identity as the engine saw it
+  std::vector<std::uint64_t> token_hashes;     ///< [samples of the batch] taken from the ids that were really computed
+  std::vector<std::uint16_t> hidden_states;    ///< bf16 bits, [t, L, H]
+  std::vector<std::uint8_t> sample_state;      ///< [samples]: 0 good, 1 quarantined (NaN or Inf twice); states are zeroed
+  double compute_seconds = 0;
+};
+
+/// One block of work: some consecutive batches of one chunk.
+struct BlockRequest {
+  const TokenizedChunk* chunk = nullptr;
+  const ChunkPlan* plan = nullptr;
+  std::int64_t block = 0;
+  /// Indices of the batches of this block whose states are wanted; the others were published before. All batches of
+  /// the block are still computed where products span them.
+  std::vector<std::int64_t> batches;
+};
+
+/// Runs blocks through the target model. One instance per device; calls come from one thread at a time.
+class Extractor {
+ public:
+  /// Loads (or prepares to stream) the weights.
+  static Result<std::unique_ptr<Extractor>> Create(const ExtractOptions& options);
+  virtual ~Extractor() = default;
+
+  /// Computes the block and hands each wanted batch to `emit` in plan order, from the calling thread. A failure of
+  /// `emit` ends the call with that failure. `should_stop` is asked between layers; true ends with kCancelled.
+  virtual Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
+                              const std::function<bool()>& should_stop) = 0;
+
+  virtual const ModelDescription& model() const = 0;
+  /// Library versions, instruction set or device model: recorded per shard (docs/formats.md, "numerics environment").
+  virtual std::string numerics_environment() const = 0;
+  /// XXH3-128 over all weight bytes as loaded, hex; the same files give the same digest.
+  virtual std::string weights_digest() const = 0;
+};
+
+/// True in builds that contain the engine (not in the text build).
+bool ExtractorIsBuilt();
+
+}  // namespace draftmill

@@ -1,0 +1,23 @@
+// Stopping on request: SIGINT, SIGTERM, SIGUSR1 and SIGHUP set a flag that the source, the engine and every waiting
+// step ask; a second signal ends the process at once with 75 (nothing published is harmed: publication is atomic).
+#pragma once
+
+#include <string>
+
+namespace draftmill {
+
+/// Installs the handlers for the lifetime of the object; one at a time in a process.
+class StopSignal {
+ public:
+  StopSignal();
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  /// True once a signal has come. Safe from any thread.
+  static bool Requested();
+  /// The name of the signal that came, e.g. "SIGTERM"; empty where none did.
+  static std::string Name();
+};
+
+}  // namespace draftmill

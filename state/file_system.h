@@ -54,7 +54,8 @@ class WritableFile {
   virtual ~WritableFile() = default;
   /// Writes all bytes at `offset`, growing the file as needed.
   virtual Status WriteAt(std::int64_t offset, std::span<const std::byte> bytes) = 0;
-  /// Reserves space so that later writes below `size_bytes` do not meet a full disk where the file system can promise it.
+  /// Reserves space, so that later writes below `size_bytes` do not meet a full disk where the file system can promise it.
+  /// The size of the file stays as it is.
   virtual Status Allocate(std::int64_t size_bytes) = 0;
   /// Cuts or extends (with zeros) to this size.
   virtual Status Truncate(std::int64_t size_bytes) = 0;
@@ -75,6 +76,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
+  /// Refuses what is no regular file (kInvalidInput).
   virtual Result<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) = 0;
   /// New files get mode 0644 less the umask.
   virtual Result<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path, OpenMode mode) = 0;

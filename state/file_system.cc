@@ -1,0 +1,344 @@
+#include "state/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+namespace draftmill {
+namespace {
+
+constexpr int kFileMode = 0644;
+constexpr int kFolderMode = 0755;
+
+/// Repeats a system call that a signal interrupted.
+template <typename Call>
+auto RetryInterrupted(Call call) {
+  for (;;) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+std::string Describe(std::string_view verb, std::string_view path) {
+  std::string text(verb);
+  text += ' ';
+  text += path;
+  return text;
+}
+
+/// An owned file descriptor.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  int get() const { return fd_; }
+  /// Closes now; the errno of close(), or 0. EINTR counts as closed: on Linux the descriptor is gone.
+  int Close() {
+    const int fd = std::exchange(fd_, -1);
+    if (fd < 0 || ::close(fd) == 0 || errno == EINTR) return 0;
+    return errno;
+  }
+
+ private:
+  int fd_;
+};
+
+class PosixReadableFile final : public ReadableFile {
+ public:
+  PosixReadableFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  Result<std::size_t> ReadAt(std::int64_t offset, std::span<std::byte> buffer) override {
+    std::size_t done = 0;
+    while (done < buffer.size()) {
+      const auto count = RetryInterrupted([&] {
+        return ::pread(fd_.get(), buffer.data() + done, buffer.size() - done, offset + static_cast<off_t>(done));
+      });
+      if (count < 0) return ErrnoStatus(errno, Describe("read", path_));
+      if (count == 0) break;
+      done += static_cast<std::size_t>(count);
+    }
+    return done;
+  }
+
+  Result<std::int64_t> Size() override {
+    struct stat info {};
+    if (::fstat(fd_.get(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path_));
+    return std::int64_t{info.st_size};
+  }
+
+ private:
+  FileDescriptor fd_;
+  std::string path_;
+};
+
+class PosixWritableFile final : public WritableFile {
+ public:
+  PosixWritableFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  Status WriteAt(std::int64_t offset, std::span<const std::byte> bytes) override {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const auto count = RetryInterrupted([&] {
+        return ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, offset + static_cast<off_t>(done));
+      });
+      if (count < 0) return ErrnoStatus(errno, Describe("write", path_));
+      // A write of nothing without an error would repeat for ever.
+      if (count == 0) return ErrnoStatus(EIO, Describe("write", path_));
+      done += static_cast<std::size_t>(count);
+    }
+    return OkStatus();
+  }
+
+  Status Allocate(std::int64_t size_bytes) override {
+    if (size_bytes <= 0) return OkStatus();
+    const int result =
+        RetryInterrupted([&] { return ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, off_t{size_bytes}); });
+    if (result == 0) return OkStatus();
+    // File systems without reservation (some network and FUSE ones) say one of these; writes then find out themselves.
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return OkStatus();
+    return ErrnoStatus(errno, Describe("reserve space for", path_));
+  }
+
+  Status Truncate(std::int64_t size_bytes) override {
+    if (RetryInterrupted([&] { return ::ftruncate(fd_.get(), off_t{size_bytes}); }) == 0) return OkStatus();
+    return ErrnoStatus(errno, Describe("change the size of", path_));
+  }
+
+  Status Sync() override {
+    // fsync rather than fdatasync: the modification time is what later skips hashing an unchanged file.
+    if (RetryInterrupted([&] { return ::fsync(fd_.get()); }) == 0) return OkStatus();
+    return ErrnoStatus(errno, Describe("sync", path_));
+  }
+
+  Status Close() override {
+    const int error = fd_.Close();
+    return error == 0 ? OkStatus() : ErrnoStatus(error, Describe("close", path_));
+  }
+
+ private:
+  FileDescriptor fd_;
+  std::string path_;
+};
+
+/// Makes the entries of a folder durable; 0 or an errno.
+int SyncFolderErrno(const std::string& path) {
+  const FileDescriptor fd(
+      RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (fd.get() < 0) return errno;
+  if (RetryInterrupted([&] { return ::fsync(fd.get()); }) == 0) return 0;
+  // Some file systems cannot sync folders and say so; there is nothing more that could be done there.
+  return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+}
+
+FileInfo FromStat(std::string name, const struct stat& info) {
+  return {.name = std::move(name),
+          .size_bytes = info.st_size,
+          .modified_ns = std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+          .inode = info.st_ino,
+          .is_folder = S_ISDIR(info.st_mode)};
+}
+
+std::string LastComponent(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    // O_NONBLOCK: opening a pipe that nobody writes must not hang; it means nothing for regular files.
+    FileDescriptor fd(RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+    if (fd.get() < 0) return ErrnoStatus(errno, Describe("open", path));
+    struct stat info {};
+    if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path));
+    if (!S_ISREG(info.st_mode)) return InvalidInput(Describe("open", path) + ": not a regular file");
+    return std::unique_ptr<ReadableFile>(std::make_unique<PosixReadableFile>(std::move(fd), path));
+  }
+
+  Result<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path, OpenMode mode) override {
+    int flags = O_RDWR | O_CLOEXEC;
+    if (mode == OpenMode::kCreate) flags |= O_CREAT | O_TRUNC;
+    if (mode == OpenMode::kCreateNew) flags |= O_CREAT | O_EXCL;
+    FileDescriptor fd(RetryInterrupted([&] { return ::open(path.c_str(), flags, kFileMode); }));
+    if (fd.get() < 0) {
+      if (errno == EEXIST) return Conflict(Describe("create", path) + ": the file exists");
+      return ErrnoStatus(errno, Describe(mode == OpenMode::kOpenExisting ? "open" : "create", path));
+    }
+    return std::unique_ptr<WritableFile>(std::make_unique<PosixWritableFile>(std::move(fd), path));
+  }
+
+  Status Rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return OkStatus();
+    return ErrnoStatus(errno, Describe("rename", from) + " to " + to);
+  }
+
+  Status Remove(const std::string& path) override {
+    if (::unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
+    return ErrnoStatus(errno, Describe("remove", path));
+  }
+
+  Status MakeFolder(const std::string& path) override {
+    if (::mkdir(path.c_str(), kFolderMode) != 0) {
+      if (errno == ENOENT && ParentPath(path) != path && ParentPath(path) != ".") {
+        DRAFTMILL_RETURN_IF_ERROR(MakeFolder(ParentPath(path)));
+        return MakeFolder(path);
+      }
+      if (errno != EEXIST) return ErrnoStatus(errno, Describe("make folder", path));
+      DRAFTMILL_ASSIGN_OR_RETURN(const FileInfo info, Stat(path));
+      if (!info.is_folder) return ErrnoStatus(ENOTDIR, Describe("make folder", path));
+    }
+    // Also for one that was there: whoever made it may have been killed before syncing its parent.
+    const int error = SyncFolderErrno(ParentPath(path));
+    // A parent that may not be read (mode 0711) cannot be synced by us and was not made by us.
+    return error == 0 || error == EACCES ? OkStatus() : ErrnoStatus(error, Describe("sync", ParentPath(path)));
+  }
+
+  Status RemoveTree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? ErrnoStatus(error.value(), Describe("remove", path)) : OkStatus();
+  }
+
+  Status SyncFolder(const std::string& path) override {
+    const int error = SyncFolderErrno(path);
+    return error == 0 ? OkStatus() : ErrnoStatus(error, Describe("sync", path));
+  }
+
+  Result<std::vector<FileInfo>> List(const std::string& folder) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), &::closedir);
+    if (stream == nullptr) return ErrnoStatus(errno, Describe("list", folder));
+    std::vector<FileInfo> entries;
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) break;
+      std::string name(static_cast<const char*>(entry->d_name));
+      if (name == "." || name == "..") continue;
+      struct stat info {};
+      if (::fstatat(::dirfd(stream.get()), name.c_str(), &info, 0) != 0) {
+        if (errno != ENOENT) return ErrnoStatus(errno, Describe("stat", JoinPath(folder, name)));
+        // A dangling link is listed as itself; an entry removed meanwhile is left out.
+        if (::fstatat(::dirfd(stream.get()), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      }
+      entries.push_back(FromStat(std::move(name), info));
+    }
+    if (errno != 0) return ErrnoStatus(errno, Describe("list", folder));
+    std::sort(entries.begin(), entries.end(), [](const FileInfo& a, const FileInfo& b) { return a.name < b.name; });
+    return entries;
+  }
+
+  Result<FileInfo> Stat(const std::string& path) override {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path));
+    return FromStat(LastComponent(path), info);
+  }
+
+  Result<DiskSpace> Space(const std::string& path) override {
+    struct statvfs info {};
+    if (RetryInterrupted([&] { return ::statvfs(path.c_str(), &info); }) != 0) {
+      return ErrnoStatus(errno, Describe("ask for the free space of", path));
+    }
+    const auto bytes = [&](fsblkcnt_t blocks) { return static_cast<std::int64_t>(blocks * info.f_frsize); };
+    return DiskSpace{.free_bytes = bytes(info.f_bavail), .total_bytes = bytes(info.f_blocks)};
+  }
+};
+
+class SystemClock final : public Clock {
+ public:
+  std::int64_t MonotonicNs() override {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  }
+  std::int64_t UnixMs() override {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  }
+};
+
+Status TooLarge(const std::string& path, std::int64_t max_bytes) {
+  return InvalidInput("read " + path + ": the file is larger than " + std::to_string(max_bytes) + " bytes");
+}
+
+Status WriteDurably(FileSystem& files, const std::string& path, std::string_view content) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.OpenForWriting(path, OpenMode::kCreate));
+  DRAFTMILL_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(content.data(), content.size()))));
+  DRAFTMILL_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
+}  // namespace
+
+bool FileSystem::Exists(const std::string& path) { return Stat(path).ok(); }
+
+Result<std::string> FileSystem::ReadAll(const std::string& path, std::int64_t max_bytes) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, OpenForReading(path));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t size, file->Size());
+  if (size > max_bytes) return TooLarge(path, max_bytes);
+  std::string content;
+  // One byte more than the size tells the end of the file; files of /proc have size 0 and content all the same.
+  constexpr std::size_t kLeastBuffer = 4096;
+  std::size_t done = 0;
+  for (std::size_t want = std::max(static_cast<std::size_t>(size) + 1, kLeastBuffer);; want *= 2) {
+    content.resize(want);
+    const std::span<std::byte> rest = std::as_writable_bytes(std::span(content)).subspan(done);
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::size_t count, file->ReadAt(static_cast<std::int64_t>(done), rest));
+    done += count;
+    if (done > static_cast<std::size_t>(max_bytes)) return TooLarge(path, max_bytes);
+    if (count < rest.size()) break;
+  }
+  content.resize(done);
+  return content;
+}
+
+Status FileSystem::WriteAtomically(const std::string& path, std::string_view content) {
+  const std::string partial = path + ".partial";
+  Status status = WriteDurably(*this, partial, content);
+  if (status.ok()) status = Rename(partial, path);
+  if (!status.ok()) {
+    // The failure that matters is the first one; a partial file left behind harms nothing.
+    static_cast<void>(Remove(partial));
+    return status;
+  }
+  return SyncFolder(ParentPath(path));
+}
+
+FileSystem& RealFileSystem() {
+  static PosixFileSystem& files = *std::make_unique<PosixFileSystem>().release();
+  return files;
+}
+
+Clock& RealClock() {
+  static SystemClock& clock = *std::make_unique<SystemClock>().release();
+  return clock;
+}
+
+std::string JoinPath(std::string_view folder, std::string_view name) {
+  std::string path(folder);
+  if (path.empty() || path.back() != '/') path += '/';
+  path += name;
+  return path;
+}
+
+std::string ParentPath(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return slash == 0 ? "/" : std::string(path.substr(0, slash));
+}
+
+}  // namespace draftmill

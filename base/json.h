@@ -81,6 +81,7 @@ class Value {
   /// "null", "a boolean", "an integer", "a number", "text", "a list", "an object": for messages.
   std::string_view KindName() const;
 
+  /// The same kind and content; members in the same order. 1 and 1.0 differ.
   friend bool operator==(const Value& a, const Value& b);
 
  private:
@@ -93,8 +94,25 @@ struct ParseLimits {
   std::size_t max_bytes = std::size_t{1} << 30;     ///< size of the text
 };
 
-/// Reads exactly one value, with white space around it. A refusal's message ends with "at byte N" (from 0).
-Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
+/// Why a text was refused, for code that counts or reports by kind.
+enum class ParseFault : std::uint8_t {
+  kSyntax,         ///< not JSON: also an empty or unfinished text, NaN, a number that no double can hold
+  kUtf8,           ///< bytes that are not UTF-8
+  kLoneSurrogate,  ///< an escape such as \ud83d without its other half: no text can hold it
+  kDuplicateKey,   ///< the same key twice in one object: readers differ in which of the two they take
+  kTooDeep,        ///< beyond ParseLimits::max_depth
+  kTooLong,        ///< beyond ParseLimits::max_bytes
+};
+
+/// Where and why Parse stopped.
+struct ParseFailure {
+  ParseFault fault = ParseFault::kSyntax;
+  std::size_t byte = 0;  ///< from 0
+};
+
+/// Reads exactly one value, with white space around it. A refusal's message ends with "at byte N" (from 0); the same as
+/// a value goes to `failure` where one is given. A byte order mark is refused: the reader of the file skips it.
+Result<Value> Parse(std::string_view text, const ParseLimits& limits = {}, ParseFailure* failure = nullptr);
 
 /// How a value is written. Numbers: integers as their digits; doubles as Python's repr (shortest digits that read back),
 /// so that hashes and templates agree with the oracles.
@@ -104,7 +122,8 @@ enum class Style {
   kPretty,     ///< two spaces of indentation, for people and for files that people read
 };
 
-/// The text of a value. The value must hold valid UTF-8 (what Parse returned always does).
+/// The text of a value, as Python's json.dumps(ensure_ascii=False) with the separators of the style. The value must hold
+/// valid UTF-8 (what Parse returned always does). Infinities and NaN, which Parse never returns, become Python's words.
 std::string Write(const Value& value, Style style = Style::kCompact);
 
 /// Appends the quoted and escaped form of `text` to `out`.

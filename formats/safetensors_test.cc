@@ -100,8 +100,7 @@ TEST(Safetensors, RefusesWhatDoesNotTileTheFile) {
 }
 
 TEST(Safetensors, RefusesNumbersThatOverflow) {
-  const std::string big = "9223372036854775807";
-  for (const std::string& tensor :
+  for (const char* tensor :
        {R"({"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]})",
         R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})", R"({"dtype":"U8","shape":[1.0],"data_offsets":[0,1]})",
         R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,1]})",
@@ -109,7 +108,7 @@ TEST(Safetensors, RefusesNumbersThatOverflow) {
         R"({"dtype":"U8","shape":[1],"data_offsets":[0,1,2]})"}) {
     EXPECT_NE(Refusal("{\"w\":" + std::string(tensor) + "}", 1).find("'w'"), std::string::npos);
   }
-  EXPECT_NE(Refusal(R"({"w":{"dtype":"U8","shape":[)" + big + R"(],"data_offsets":[0,)" + big + "]}}", 1)
+  EXPECT_NE(Refusal(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[9223372036854775806,9223372036854775807]}})", 1)
                 .find("beyond any file"),
             std::string::npos);
 }

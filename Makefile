@@ -1,0 +1,38 @@
+# The front door. Every target is one command of its own; nothing is decided here.
+JOBS ?= $(shell nproc)
+
+.PHONY: all demo test test-all asan tsan tidy format bench ci
+
+all:
+	tools/setup.sh cpu
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target draftmill
+
+demo:
+	tools/demo.sh
+
+test:
+	tools/test.sh
+
+test-all:
+	tools/test.sh --all
+
+asan:
+	tools/setup.sh text
+	tools/run_tests.sh asan-ubsan -L '^fast$$'
+
+tsan:
+	tools/setup.sh text
+	tools/run_tests.sh tsan -L '^fast$$'
+
+tidy:
+	tools/tidy.sh
+
+format:
+	git ls-files -z '*.cc' '*.h' | xargs -0 clang-format -i
+
+bench:
+	tools/bench.sh
+
+ci:
+	.ci/run

@@ -1,7 +1,7 @@
 // Declared parameters: the one place where a value that a user may set has its name, type, default, range and doc text.
 //
-// A stage declares its parameters in its StageSpec (stages/stage_spec.h). From the declarations come the strict reading of
-// pipeline.yaml, `config show`, the reference page in docs/, and the parts of the stage's fingerprint.
+// A stage declares its parameters in its StageSpec (stages/stage_spec.h). From the declarations come the strict reading
+// of pipeline.yaml, `config show`, the reference page in docs/, and the parts of the stage's fingerprint.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,31 @@ namespace draftmill {
 
 /// How a parameter is written in YAML and what ParameterValues holds for it.
 enum class ParameterType : std::uint8_t {
-  kInteger,    ///< 4096; json integer
-  kNumber,     ///< 0.05; json double
-  kBool,       ///< true or false; json bool
-  kText,       ///< any string; json string
-  kPath,       ///< a path, relative to the pipeline file; json string, resolved to be usable from the current folder
-  kChoice,     ///< one of `choices`; json string
-  kBytes,      ///< 256MiB, 1GB or a plain number of bytes; json integer (bytes)
-  kDuration,   ///< 90s, 15m, 2h; json integer (milliseconds)
-  kTextList,   ///< [a, b]; json array of strings
-  kIntegerList,///< [2, 15, 27]; json array of integers
-  kMapping,    ///< any YAML mapping, e.g. template variables; json object
-  kSources,    ///< the list of sources of `ingest`; json array of objects with path, format, take
+  kInteger,      ///< 4096; json integer
+  kNumber,       ///< 0.05; json double
+  kBool,         ///< true or false; json bool
+  kText,         ///< any string; json string
+  kPath,         ///< a path, relative to the pipeline file; json string, resolved to be usable from the current folder
+  kChoice,       ///< one of `choices`; json string
+  kBytes,        ///< 256MiB, 1GB or a plain number of bytes; json integer (bytes)
+  kDuration,     ///< 90s, 15m, 2h; json integer (milliseconds)
+  kTextList,     ///< [a, b]; json array of strings
+  kIntegerList,  ///< [2, 15, 27]; json array of integers
+  kMapping,      ///< any YAML mapping, e.g. template variables; json object
+  kSources,      ///< the list of sources of `ingest`; json array of objects with path, format, take
 };
 
 /// One parameter as its stage declares it.
 struct ParameterSpec {
-  std::string name;                     ///< "batch_tokens"; unique within its section
+  std::string name = {};  ///< "batch_tokens"; unique within its section
   ParameterType type = ParameterType::kText;
-  std::string doc;                      ///< what it does, in full sentences, for the reference page
-  std::string default_yaml;             ///< the default as it would be written in YAML; empty: must be given
+  std::string doc = {};           ///< what it does, in full sentences, for the reference page
+  std::string default_yaml = {};  ///< the default as it would be written in YAML; empty: must be given
   /// Words accepted instead of a value of the type, e.g. "auto", "model", "none"; kept as a json string.
-  std::vector<std::string> words;
-  std::vector<std::string> choices;     ///< for kChoice
-  std::optional<double> minimum;        ///< inclusive, in the unit that ParameterValues holds
-  std::optional<double> maximum;        ///< inclusive
+  std::vector<std::string> words = {};
+  std::vector<std::string> choices = {};  ///< for kChoice
+  std::optional<double> minimum = {};     ///< inclusive, in the unit that ParameterValues holds
+  std::optional<double> maximum = {};     ///< inclusive
   /// Whether the value changes the bytes that the stage writes, and so is a part of its fingerprint.
   bool in_fingerprint = true;
 };

@@ -36,4 +36,18 @@ std::string FormatCount(std::int64_t count) {
   return digits;
 }
 
+std::string FormatRate(double per_second) {
+  static constexpr std::array<const char*, 4> kUnits = {"", " k", " M", " G"};
+  std::size_t unit = 0;
+  // 999.95 k would print as "1000 k".
+  while (per_second >= 999.5 && unit + 1 < kUnits.size()) {
+    per_second /= 1000.0;
+    ++unit;
+  }
+  int decimals = 2;
+  if (per_second >= 9.995) decimals = 1;
+  if (per_second >= 99.95 || (unit == 0 && per_second == std::floor(per_second))) decimals = 0;
+  return fmt::format("{:.{}f}{}", per_second, decimals, kUnits[unit]);
+}
+
 }  // namespace draftmill

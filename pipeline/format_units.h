@@ -12,5 +12,7 @@ std::string FormatBytes(std::int64_t bytes);
 std::string FormatSeconds(double seconds);
 /// "1,234,567".
 std::string FormatCount(std::int64_t count);
+/// Three digits: "0", "980", "5.35 k", "87.8 M".
+std::string FormatRate(double per_second);
 
 }  // namespace draftmill

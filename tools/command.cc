@@ -1,0 +1,56 @@
+#include "tools/command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+namespace draftmill {
+
+int ExitStatusOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return kExitComplete;
+    case StatusCode::kInvalidConfig:
+    case StatusCode::kConflict:
+      return kExitNotStarted;
+    case StatusCode::kDiskFull:
+    case StatusCode::kDevice:
+    case StatusCode::kCancelled:
+      return kExitRunAgain;
+    default:
+      return kExitFailed;
+  }
+}
+
+void AddTargetOptions(CLI::App& command, TargetOptions& options) {
+  command.add_option("TARGET", options.target, "The pipeline file, or the work folder of a run")->required();
+  command.add_option("--work", options.work, "The work folder, instead of the one that the pipeline file names")
+      ->type_name("DIR");
+  command.add_flag("--json", options.json, "Print JSON");
+}
+
+void PrintData(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
+}
+
+void PrintJson(const json::Value& value) { PrintData(json::Write(value, json::Style::kPretty)); }
+
+int ReportFailure(const Status& status) {
+  const std::string message = "draftmill: " + status.message() + "\n";
+  std::fwrite(message.data(), 1, message.size(), stderr);
+  return ExitStatusOf(status);
+}
+
+bool StandardOutputShowsColours() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  if (no_colour != nullptr && *no_colour != '\0') return false;
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+std::string_view ProgramVersion() { return DRAFTMILL_VERSION; }
+
+}  // namespace draftmill

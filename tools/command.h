@@ -1,0 +1,70 @@
+// What the commands of draftmill share: options, output and exit statuses. One file per command, no logic: a command
+// reads its arguments, calls the function that does the work, prints what it returns and says how it ended.
+//
+// Data goes to standard output, everything else to standard error. With --json standard output holds one JSON value.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "pipeline/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace draftmill {
+
+/// Ends of a process (docs/commands.md, "Exit status").
+enum ExitStatus : int {
+  kExitComplete = 0,
+  kExitFailed = 1,
+  kExitNotStarted = 2,
+  kExitQuarantined = 3,
+  kExitRunAgain = 75,
+};
+
+/// The exit status that a failure leads to.
+int ExitStatusOf(const Status& status);
+
+/// What the chosen command left for main().
+struct CommandOutcome {
+  int exit_status = kExitComplete;
+};
+
+/// The options of commands that work on TARGET.
+struct TargetOptions {
+  std::string target;
+  std::optional<std::string> work;
+  bool json = false;
+
+  ConfigOverrides overrides() const { return {.work_folder = work}; }
+};
+
+/// Adds TARGET, --work and --json to a command. `options` must outlive the parsing.
+void AddTargetOptions(CLI::App& command, TargetOptions& options);
+
+/// Writes to standard output, with a line break at the end if there is none.
+void PrintData(std::string_view text);
+/// Writes JSON to standard output, indented.
+void PrintJson(const json::Value& value);
+/// "draftmill: <message>" to standard error; returns the exit status of the failure.
+int ReportFailure(const Status& status);
+
+/// Whether standard output is a terminal that shows colours (NO_COLOR unset).
+bool StandardOutputShowsColours();
+
+/// The version of this build, e.g. "0.1.0".
+std::string_view ProgramVersion();
+
+// Each adds its command; the callback sets `outcome`.
+void AddConfigCommand(CLI::App& app, CommandOutcome& outcome);
+void AddVersionCommand(CLI::App& app, CommandOutcome& outcome);
+void AddRunCommand(CLI::App& app, CommandOutcome& outcome);
+void AddRerunCommand(CLI::App& app, CommandOutcome& outcome);
+void AddPlanCommand(CLI::App& app, CommandOutcome& outcome);
+
+}  // namespace draftmill

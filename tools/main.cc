@@ -1,0 +1,48 @@
+// The draftmill command. docs/commands.md describes every command.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "tools/command.h"
+
+namespace draftmill {
+namespace {
+
+constexpr const char* kDescription =
+    "draftmill turns chat data into the training set of an EAGLE-3 drafter.\n"
+    "TARGET is a pipeline file or the work folder of a run. Exit status: 0 complete, 3 complete with quarantined "
+    "samples,\n"
+    "2 nothing was started, 75 stopped and to be continued by the same command, 1 failed.";
+
+int Main(int argc, char** argv) {
+  CLI::App app(kDescription, "draftmill");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(ProgramVersion()));
+  CommandOutcome outcome;
+#ifdef DRAFTMILL_HAS_RUN
+  AddRunCommand(app, outcome);
+  AddPlanCommand(app, outcome);
+  AddRerunCommand(app, outcome);
+#endif
+  AddConfigCommand(app, outcome);
+  AddVersionCommand(app, outcome);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" of status 0; a wrong command line has started nothing.
+    return app.exit(error) == 0 ? kExitComplete : kExitNotStarted;
+  }
+  return outcome.exit_status;
+}
+
+}  // namespace
+}  // namespace draftmill
+
+int main(int argc, char** argv) {
+  try {
+    return draftmill::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "draftmill: internal error: %s\n", error.what());
+    return draftmill::kExitFailed;
+  }
+}

@@ -1,0 +1,36 @@
+// draftmill plan TARGET
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "pipeline/facts_text.h"
+#include "pipeline/run.h"
+#include "state/file_system.h"
+#include "tools/command.h"
+
+namespace draftmill {
+namespace {
+
+int Plan(const TargetOptions& options) {
+  const auto config = LoadTarget(RealFileSystem(), options.target, options.overrides());
+  if (!config.ok()) return ReportFailure(config.status());
+  const auto plan = PlanRun(*config);
+  if (!plan.ok()) return ReportFailure(plan.status());
+  if (options.json) {
+    PrintJson(*plan);
+  } else {
+    PrintData(FactsAsText(*plan));
+  }
+  return kExitComplete;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, CommandOutcome& outcome) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Say what a run would do and why, and what it would take; change nothing");
+  auto options = std::make_shared<TargetOptions>();
+  AddTargetOptions(*command, *options);
+  command->callback([options, &outcome] { outcome.exit_status = Plan(*options); });
+}
+
+}  // namespace draftmill

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "pipeline/nearest_name.h"
 #include "pipeline/parameter_reader.h"
 #include "pipeline/run_spec.h"
 #include "pipeline/yaml_document.h"
@@ -84,17 +83,11 @@ class DocumentReader {
 
   void AddUnknownKey(const yaml::Member& member, const std::string& section_name,
                      const std::vector<std::string>& names) {
-    const std::string where = section_name.empty() ? "" : " in section `" + section_name + "`";
-    std::string hint;
-    if (const auto nearest = NearestName(member.key, names)) {
-      hint = "; did you mean `" + *nearest + "`?";
-    } else if (const std::string home = SectionsThatDeclare(member.key); !home.empty()) {
-      hint = "; it belongs in section " + home;
-    } else {
-      for (const std::string& name : names) hint += (hint.empty() ? "; known are " : ", ") + name;
-    }
-    const std::string shown = member.key.size() > 60 ? member.key.substr(0, 57) + "..." : member.key;
-    reader_.AddProblem(member.place, "unknown key `" + shown + "`" + where + hint);
+    std::string message =
+        UnknownKeyMessage(member.key, section_name.empty() ? "" : "section `" + section_name + "`", names);
+    const std::string home = SectionsThatDeclare(member.key);
+    if (!home.empty()) message += "; it belongs in section " + home;
+    reader_.AddProblem(member.place, std::move(message));
   }
 
   static std::string SectionsThatDeclare(std::string_view key) {

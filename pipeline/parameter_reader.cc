@@ -27,7 +27,8 @@ std::string Quoted(std::string_view text) {
          (static_cast<unsigned char>(text[shown.size()]) & 0xC0) == 0x80) {
     shown.pop_back();
   }
-  std::replace_if(shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return "`" + shown + (text.size() > shown.size() ? "...`" : "`");
 }
 
@@ -140,8 +141,14 @@ std::string DescribeType(const ParameterSpec& spec) {
       return "a list of text";
     case ParameterType::kIntegerList:
       return "a list of integers" + (RangeAsText(spec).empty() ? "" : ", each" + RangeAsText(spec));
-    case ParameterType::kMapping:
-      return "a mapping";
+    case ParameterType::kMapping: {
+      std::string fields;
+      for (const ParameterSpec& field : spec.fields) {
+        fields += (fields.empty() ? " `{" : ", ") + field.name + ": " +
+                  (field.default_yaml.empty() ? "..." : field.default_yaml);
+      }
+      return "a mapping" + (fields.empty() ? "" : fields + "}`");
+    }
     case ParameterType::kSources:
       return "a list of sources such as `- {path: data/chat.jsonl}`";
   }
@@ -186,6 +193,13 @@ std::string ValueAsYaml(const ParameterSpec& spec, const json::Value& value) {
   return AsFlowYaml(value);
 }
 
+std::string UnknownKeyMessage(std::string_view key, const std::string& where, const std::vector<std::string>& names) {
+  std::string message = "unknown key " + Quoted(key) + (where.empty() ? "" : " in " + where);
+  if (const auto nearest = NearestName(key, names)) return message + "; did you mean `" + *nearest + "`?";
+  for (const std::string& name : names) message += (&name == &names.front() ? "; known are " : ", ") + name;
+  return message;
+}
+
 std::string ResolvePath(std::string_view base_folder, std::string_view path) {
   const std::filesystem::path given(path);
   if (given.is_absolute()) return given.lexically_normal().string();
@@ -218,7 +232,8 @@ std::optional<json::Value> ParameterReader::ReadTyped(const ParameterSpec& spec,
     case ParameterType::kIntegerList:
       return ReadList(spec, node, full_name);
     case ParameterType::kMapping:
-      return node.kind == Kind::kMapping ? ReadFreeMapping(node, full_name) : Refuse(spec, node, full_name);
+      if (node.kind != Kind::kMapping) return Refuse(spec, node, full_name);
+      return spec.fields.empty() ? ReadFreeMapping(node, full_name) : ReadFields(spec, node, full_name);
     case ParameterType::kSources:
       return ReadSources(spec, node, full_name);
     default:
@@ -332,10 +347,7 @@ std::optional<json::Value> ParameterReader::ReadSource(const ParameterSpec& spec
       }
       continue;
     } else {
-      const auto nearest = NearestName(member.key, kKeys);
-      AddProblem(member.place,
-                 "unknown key " + Quoted(member.key) + " in `" + full_name + "`" +
-                     (nearest ? "; did you mean `" + *nearest + "`?" : "; a source has path, format and take"));
+      AddProblem(member.place, UnknownKeyMessage(member.key, "`" + full_name + "`", kKeys));
       continue;
     }
     if (auto value = Read(field, member.value, name)) source.emplace_back(member.key, *std::move(value));
@@ -347,6 +359,32 @@ std::optional<json::Value> ParameterReader::ReadSource(const ParameterSpec& spec
     return std::nullopt;
   }
   return value;
+}
+
+std::optional<json::Value> ParameterReader::ReadFields(const ParameterSpec& spec, const Node& node,
+                                                       const std::string& full_name) {
+  const std::size_t problems_before = problems_.size();
+  std::vector<std::string> names;
+  for (const ParameterSpec& field : spec.fields) names.push_back(field.name);
+  for (const yaml::Member& member : node.members) {
+    if (std::find(names.begin(), names.end(), member.key) != names.end()) continue;
+    AddProblem(member.place, UnknownKeyMessage(member.key, "`" + full_name + "`", names));
+  }
+  json::Object object;
+  for (const ParameterSpec& field : spec.fields) {
+    const std::string name = full_name + "." + field.name;
+    const auto given = std::find_if(node.members.begin(), node.members.end(),
+                                    [&](const yaml::Member& member) { return member.key == field.name; });
+    if (given != node.members.end()) {
+      if (auto value = Read(field, given->value, name)) object.emplace_back(field.name, *std::move(value));
+    } else if (!field.default_yaml.empty()) {
+      object.emplace_back(field.name, Default(field, name));
+    } else {
+      AddProblem(node.place, "`" + name + "` is missing: it must be given, as " + DescribeExpected(field));
+    }
+  }
+  if (problems_.size() > problems_before) return std::nullopt;
+  return json::Value(std::move(object));
 }
 
 std::optional<json::Value> ParameterReader::ReadFreeMapping(const Node& node, const std::string& full_name) {

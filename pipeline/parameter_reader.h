@@ -25,6 +25,9 @@ std::string ValueAsYaml(const ParameterSpec& spec, const json::Value& value);
 /// A path of a pipeline file, seen from the current folder: absolute ones stay, others stand under `base_folder`.
 std::string ResolvePath(std::string_view base_folder, std::string_view path);
 
+/// "unknown key `x` in <where>" with the nearest of the names, or all of them.
+std::string UnknownKeyMessage(std::string_view key, const std::string& where, const std::vector<std::string>& names);
+
 class ParameterReader {
  public:
   /// Relative paths in values are taken from `base_folder`.
@@ -48,6 +51,8 @@ class ParameterReader {
   std::optional<json::Value> ReadSources(const ParameterSpec& spec, const yaml::Node& node,
                                          const std::string& full_name);
   std::optional<json::Value> ReadSource(const ParameterSpec& spec, const yaml::Node& node,
+                                        const std::string& full_name);
+  std::optional<json::Value> ReadFields(const ParameterSpec& spec, const yaml::Node& node,
                                         const std::string& full_name);
   std::optional<json::Value> ReadFree(const yaml::Node& node, const std::string& full_name);
   std::optional<json::Value> ReadFreeMapping(const yaml::Node& node, const std::string& full_name);

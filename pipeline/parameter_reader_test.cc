@@ -17,10 +17,8 @@ std::string Read(const ParameterSpec& spec, std::string_view text) {
 TEST(ParameterReaderTest, Integers) {
   const ParameterSpec spec{.name = "rows",
                            .type = ParameterType::kInteger,
-                           .doc = "",
-                           .default_yaml = "",
                            .words = {"auto"},
-                           .choices = {},
+
                            .minimum = 1,
                            .maximum = 4096};
   EXPECT_EQ(Read(spec, "17"), "17");
@@ -33,14 +31,7 @@ TEST(ParameterReaderTest, Integers) {
 }
 
 TEST(ParameterReaderTest, NumbersAndBooleans) {
-  const ParameterSpec number{.name = "share",
-                             .type = ParameterType::kNumber,
-                             .doc = "",
-                             .default_yaml = "",
-                             .words = {},
-                             .choices = {},
-                             .minimum = 0,
-                             .maximum = 1};
+  const ParameterSpec number{.name = "share", .type = ParameterType::kNumber, .minimum = 0, .maximum = 1};
   EXPECT_EQ(Read(number, "0.05"), "0.05");
   EXPECT_EQ(Read(number, "1"), "1.0");
   for (const char* text : {"1.1", "-0.1", ".nan", ".inf", "1e999", "5%"}) {
@@ -67,14 +58,7 @@ TEST(ParameterReaderTest, TextAndPaths) {
 }
 
 TEST(ParameterReaderTest, SizesAndDurations) {
-  const ParameterSpec size{.name = "bytes",
-                           .type = ParameterType::kBytes,
-                           .doc = "",
-                           .default_yaml = "",
-                           .words = {},
-                           .choices = {},
-                           .minimum = 1 << 20,
-                           .maximum = {}};
+  const ParameterSpec size{.name = "bytes", .type = ParameterType::kBytes, .minimum = 1 << 20, .maximum = {}};
   EXPECT_EQ(Read(size, "256MiB"), "268435456");
   EXPECT_EQ(Read(size, "1kB"), "`bytes` must be a size such as `256MiB` of at least 1MiB, not `1kB`");
   EXPECT_THAT(Read(size, "1 lightyear"), HasSubstr("units of size are"));
@@ -84,20 +68,15 @@ TEST(ParameterReaderTest, SizesAndDurations) {
 }
 
 TEST(ParameterReaderTest, ChoicesNameTheNearest) {
-  const ParameterSpec spec{.name = "train_on",
-                           .type = ParameterType::kChoice,
-                           .doc = "",
-                           .default_yaml = "",
-                           .words = {},
-                           .choices = {"all_assistant_turns", "last_turn"}};
+  const ParameterSpec spec{
+      .name = "train_on", .type = ParameterType::kChoice, .choices = {"all_assistant_turns", "last_turn"}};
   EXPECT_EQ(Read(spec, "last_turn"), "\"last_turn\"");
   EXPECT_THAT(Read(spec, "lastturn"), HasSubstr("did you mean `last_turn`?"));
   EXPECT_THAT(Read(spec, "Last-Turn"), HasSubstr("did you mean `last_turn`?"));
 }
 
 TEST(ParameterReaderTest, Lists) {
-  const ParameterSpec layers{
-      .name = "layers", .type = ParameterType::kIntegerList, .doc = "", .default_yaml = "", .words = {"eagle3"}};
+  const ParameterSpec layers{.name = "layers", .type = ParameterType::kIntegerList, .words = {"eagle3"}};
   EXPECT_EQ(Read(layers, "[2, 15, 27]"), "[2,15,27]");
   EXPECT_EQ(Read(layers, "eagle3"), "\"eagle3\"");
   EXPECT_THAT(Read(layers, "[2, x]"), HasSubstr("`layers[1]` must be an integer"));
@@ -113,13 +92,22 @@ TEST(ParameterReaderTest, FreeMappingsKeepTheirTypes) {
   EXPECT_THAT(Read(spec, "{a: 99999999999999999999}"), HasSubstr("out of range"));
 }
 
+TEST(ParameterReaderTest, MappingsOfDeclaredFields) {
+  const ParameterSpec spec{.name = "shuffle",
+                           .type = ParameterType::kMapping,
+                           .words = {"false"},
+                           .fields = {{.name = "seed", .type = ParameterType::kInteger, .minimum = 0},
+                                      {.name = "rounds", .type = ParameterType::kInteger, .default_yaml = "1"}}};
+  EXPECT_EQ(Read(spec, "{seed: 7}"), R"({"seed":7,"rounds":1})");
+  EXPECT_EQ(Read(spec, "false"), R"("false")");
+  EXPECT_THAT(Read(spec, "{sed: 7}"), HasSubstr("unknown key `sed` in `shuffle`; did you mean `seed`?"));
+  EXPECT_THAT(Read(spec, "{}"), HasSubstr("`shuffle.seed` is missing"));
+  EXPECT_THAT(Read(spec, "{seed: -1}"), HasSubstr("`shuffle.seed` must be an integer of at least 0, not `-1`"));
+  EXPECT_THAT(Read(spec, "7"), HasSubstr("`shuffle` must be a mapping `{seed: ..., rounds: 1}`, or `false`, not `7`"));
+}
+
 TEST(ParameterReaderTest, Sources) {
-  const ParameterSpec spec{.name = "sources",
-                           .type = ParameterType::kSources,
-                           .doc = "",
-                           .default_yaml = "",
-                           .words = {},
-                           .choices = {"messages", "sharegpt"}};
+  const ParameterSpec spec{.name = "sources", .type = ParameterType::kSources, .choices = {"messages", "sharegpt"}};
   EXPECT_EQ(Read(spec, "[{path: a.jsonl, take: 10}, {path: /b, format: sharegpt, take: 0.5}]"),
             R"([{"path":"base/a.jsonl","take":10},{"path":"/b","format":"sharegpt","take":0.5}])");
   EXPECT_THAT(Read(spec, "[]"), HasSubstr("nothing to ingest"));

@@ -1,8 +1,12 @@
 // The draftmill command. docs/commands.md describes every command.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
+#include "pipeline/nearest_name.h"
 #include "tools/command.h"
 
 namespace draftmill {
@@ -13,6 +17,17 @@ constexpr const char* kDescription =
     "TARGET is a pipeline file or the work folder of a run. Exit status: 0 complete, 3 complete with quarantined "
     "samples,\n"
     "2 nothing was started, 75 stopped and to be continued by the same command, 1 failed.";
+
+/// What an unknown command was most likely meant to be; nothing where the command is known or missing.
+std::string AboutUnknownCommand(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return "";
+  std::string message = "draftmill: there is no command `" + std::string(argv[1]) + "`";
+  if (const auto nearest = NearestName(argv[1], names)) return message + "; did you mean `" + *nearest + "`?";
+  return message + "; draftmill --help lists them";
+}
 
 int Main(int argc, char** argv) {
   CLI::App app(kDescription, "draftmill");
@@ -29,6 +44,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string message = AboutUnknownCommand(app, argc, argv); !message.empty()) {
+      std::fprintf(stderr, "%s\n", message.c_str());
+      return kExitNotStarted;
+    }
     // Help and version are "errors" of status 0; a wrong command line has started nothing.
     return app.exit(error) == 0 ? kExitComplete : kExitNotStarted;
   }

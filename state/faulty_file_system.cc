@@ -211,7 +211,16 @@ Status FaultyFileSystem::Store(const std::string& path, const std::string& conte
 Status FaultyFileSystem::PowerCut(Unsynced unsynced) {
   const std::lock_guard lock(mutex_);
   ++power_cuts_;
-  if (unsynced == Unsynced::kNamesSurvive) durable_names_ = names_;
+  if (unsynced == Unsynced::kNamesSurvive) {
+    durable_names_ = names_;
+  } else {
+    for (auto rename = unsynced_folder_renames_.rbegin(); rename != unsynced_folder_renames_.rend(); ++rename) {
+      if (!base_.Exists(rename->to)) continue;
+      DRAFTMILL_RETURN_IF_ERROR(base_.Rename(rename->to, rename->from));
+      MoveBelow(rename->to, rename->from, names_);
+    }
+  }
+  unsynced_folder_renames_.clear();
   for (const auto& [path, node] : names_) DRAFTMILL_RETURN_IF_ERROR(base_.Remove(path));
   for (const auto& [path, node] : durable_names_) DRAFTMILL_RETURN_IF_ERROR(Store(path, node->durable_content));
   names_ = durable_names_;
@@ -239,12 +248,30 @@ Result<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForWriting(const std
 Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {
   DRAFTMILL_RETURN_IF_ERROR(JudgeChange("rename", to).status);
   const std::lock_guard lock(mutex_);
+  if (const Result<FileInfo> info = base_.Stat(from); info.ok() && info->is_folder) return RenameFolder(from, to);
   DRAFTMILL_RETURN_IF_ERROR(Track(from));
   if (base_.Exists(to)) DRAFTMILL_RETURN_IF_ERROR(Track(to));
   DRAFTMILL_RETURN_IF_ERROR(base_.Rename(from, to));
   names_[to] = names_[from];
   names_.erase(from);
   return OkStatus();
+}
+
+Status FaultyFileSystem::RenameFolder(const std::string& from, const std::string& to) {
+  DRAFTMILL_RETURN_IF_ERROR(TrackTree(from));
+  DRAFTMILL_RETURN_IF_ERROR(base_.Rename(from, to));
+  MoveBelow(from, to, names_);
+  unsynced_folder_renames_.push_back({from, to});
+  return OkStatus();
+}
+
+void FaultyFileSystem::MoveBelow(const std::string& from, const std::string& to, Names& names) {
+  Names moved;
+  for (const auto& [path, node] : names) {
+    if (IsBelow(path, from)) moved[to + path.substr(from.size())] = node;
+  }
+  std::erase_if(names, [&](const auto& entry) { return IsBelow(entry.first, from); });
+  names.merge(moved);
 }
 
 Status FaultyFileSystem::Remove(const std::string& path) {
@@ -275,6 +302,11 @@ Status FaultyFileSystem::SyncFolder(const std::string& path) {
   DRAFTMILL_RETURN_IF_ERROR(JudgeChange("sync_folder", path).status);
   DRAFTMILL_RETURN_IF_ERROR(base_.SyncFolder(path));
   const std::lock_guard lock(mutex_);
+  std::erase_if(unsynced_folder_renames_, [&](const FolderRename& rename) {
+    if (ParentPath(rename.to) != path) return false;
+    MoveBelow(rename.from, rename.to, durable_names_);
+    return true;
+  });
   // Names in this folder, and those in folders below it that are gone with all that was in them.
   std::erase_if(durable_names_, [&](const auto& entry) {
     const std::string parent = ParentPath(entry.first);

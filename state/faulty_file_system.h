@@ -87,6 +87,12 @@ class FaultyFileSystem final : public FileSystem {
   };
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
+  /// A folder that got another name within its parent, or moved to another one; decided by the sync of the new parent.
+  struct FolderRename {
+    std::string from;
+    std::string to;
+  };
+
   /// What a point must do: go on, or fail after `kept_bytes` of the write.
   struct Verdict {
     Status status;
@@ -106,6 +112,10 @@ class FaultyFileSystem final : public FileSystem {
   Status Track(const std::string& path);
   Status TrackTree(const std::string& folder);
   Status Store(const std::string& path, const std::string& content);
+  /// Rename where `from` is a folder. Needs the lock.
+  Status RenameFolder(const std::string& from, const std::string& to);
+  /// Gives everything below `from` its name below `to`.
+  static void MoveBelow(const std::string& from, const std::string& to, Names& names);
 
   FileSystem& base_;
   const std::string root_;
@@ -117,6 +127,7 @@ class FaultyFileSystem final : public FileSystem {
   std::uint64_t power_cuts_ = 0;
   Names names_;          ///< as a running process sees them; only paths that were touched
   Names durable_names_;  ///< as they would be found after a power loss
+  std::vector<FolderRename> unsynced_folder_renames_;
 };
 
 }  // namespace draftmill

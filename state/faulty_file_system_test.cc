@@ -98,6 +98,26 @@ TEST_F(FaultyFileSystemTest, RemovalsComeBackUntilTheFolderIsSynced) {
   EXPECT_EQ(Content("tree/b"), "(not found)");
 }
 
+TEST_F(FaultyFileSystemTest, ARenamedFolderKeepsItsOldNameUntilItsParentIsSynced) {
+  for (const bool synced : {false, true}) {
+    ASSERT_TRUE(files_.RemoveTree(Path("new")).ok());
+    ASSERT_TRUE(files_.MakeFolder(Path("old/deep")).ok());
+    ASSERT_TRUE(files_.WriteAtomically(Path("old/deep/a"), "durable").ok());
+    ASSERT_TRUE(files_.WriteAtomically(Path("old/b"), "durable").ok());
+    ASSERT_TRUE(files_.SyncFolder(folder_.path()).ok());
+    ASSERT_TRUE(files_.Rename(Path("old"), Path("new")).ok());
+    EXPECT_EQ(Content("new/deep/a"), "durable");
+    if (synced) {
+      ASSERT_TRUE(files_.SyncFolder(folder_.path()).ok());
+    }
+    ASSERT_TRUE(files_.PowerCut(Unsynced::kLost).ok());
+    EXPECT_EQ(files_.Exists(Path("old")), !synced);
+    EXPECT_EQ(files_.Exists(Path("new")), synced);
+    EXPECT_EQ(Content(synced ? "new/deep/a" : "old/deep/a"), "durable");
+    EXPECT_EQ(Content(synced ? "new/b" : "old/b"), "durable");
+  }
+}
+
 TEST_F(FaultyFileSystemTest, TheDiskBecomesFull) {
   files_.SetFreeBytes(10);
   const auto file = files_.OpenForWriting(Path("a"), OpenMode::kCreateNew);

@@ -32,9 +32,9 @@ namespace draftmill {
 
 /// One operation that fails.
 struct Fault {
-  std::string point;            ///< beginning of the point's name: "write:", "rename:shards/"; "" matches every point
+  std::string point{};          ///< beginning of the point's name: "write:", "rename:shards/"; "" matches every point
   int nth = 1;                  ///< the first match is 1
-  Status status;                ///< what the operation returns instead of succeeding
+  Status status{};              ///< what the operation returns instead of succeeding
   std::int64_t kept_bytes = 0;  ///< of a write: how many of its first bytes reach the file all the same
   bool sticky = false;          ///< all later matches fail too
 };

@@ -1,0 +1,130 @@
+#include "state/run_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace draftmill {
+namespace {
+
+constexpr std::size_t kMaxOwnerBytes = 4096;
+
+std::string LockPath(const std::string& work_folder) { return JoinPath(work_folder, "run.lock"); }
+
+/// The text up to the next line feed, which is taken off `text`.
+std::string TakeLine(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  const std::string line(text.substr(0, end));
+  text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  return line;
+}
+
+std::int64_t ToInteger(const std::string& text) {
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+std::string Serialize(const LockOwner& owner) {
+  return owner.host + '\n' + owner.boot_id + '\n' + std::to_string(owner.pid) + '\n' +
+         std::to_string(owner.since_ms) + '\n';
+}
+
+/// Reads what Serialize wrote. Whatever else stands there gives an owner with empty parts.
+LockOwner ReadOwner(int fd) {
+  std::array<char, kMaxOwnerBytes> buffer{};
+  const auto count = ::pread(fd, buffer.data(), buffer.size(), 0);
+  std::string_view text(buffer.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  LockOwner owner;
+  owner.host = TakeLine(text);
+  owner.boot_id = TakeLine(text);
+  owner.pid = ToInteger(TakeLine(text));
+  owner.since_ms = ToInteger(TakeLine(text));
+  return owner;
+}
+
+/// 0 or an errno. Asking is tried for a while: whoever peeks holds the lock for an instant.
+int TryLock(int fd, int operation) {
+  constexpr int kTries = 25;
+  constexpr std::chrono::milliseconds kPause(20);
+  for (int i = 0;; ++i) {
+    if (::flock(fd, operation | LOCK_NB) == 0) return 0;
+    if (errno != EWOULDBLOCK && errno != EINTR) return errno;
+    if (i == kTries) return EWOULDBLOCK;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+std::string LockOwner::ToString() const {
+  if (pid == 0) return "a process that has not written its name yet";
+  std::string text = "process " + std::to_string(pid) + " on " + (host.empty() ? "an unnamed host" : host);
+  const auto seconds = static_cast<std::time_t>(since_ms / 1000);
+  std::tm parts{};
+  std::array<char, 64> time{};
+  if (::gmtime_r(&seconds, &parts) != nullptr &&
+      std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S UTC", &parts) > 0) {
+    text += ", since ";
+    text += time.data();
+  }
+  return text;
+}
+
+LockOwner ThisProcess(Clock& clock) {
+  LockOwner owner;
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) owner.host = host.data();
+  const Result<std::string> boot_id = RealFileSystem().ReadAll("/proc/sys/kernel/random/boot_id", kMaxOwnerBytes);
+  if (boot_id.ok()) owner.boot_id = boot_id->substr(0, boot_id->find('\n'));
+  owner.pid = ::getpid();
+  owner.since_ms = clock.UnixMs();
+  return owner;
+}
+
+Result<RunLock> RunLock::Acquire(const std::string& work_folder, Clock& clock) {
+  const std::string path = LockPath(work_folder);
+  constexpr int kMode = 0644;
+  RunLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  if (lock.fd_ < 0) return ErrnoStatus(errno, "open " + path);
+  const int error = TryLock(lock.fd_, LOCK_EX);
+  if (error == EWOULDBLOCK) {
+    return Conflict("another run works in " + work_folder + ": " + ReadOwner(lock.fd_).ToString() +
+                    ". Nothing was started or changed. Wait until it ends, or stop it with `draftmill stop`.");
+  }
+  if (error != 0) return ErrnoStatus(error, "lock " + path);
+  const std::string text = Serialize(ThisProcess(clock));
+  if (::ftruncate(lock.fd_, 0) != 0 || ::pwrite(lock.fd_, text.data(), text.size(), 0) < 0) {
+    return ErrnoStatus(errno, "write " + path);
+  }
+  return lock;
+}
+
+Result<std::optional<LockOwner>> RunLock::Peek(const std::string& work_folder) {
+  const std::string path = LockPath(work_folder);
+  const RunLock probe(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (probe.fd_ < 0) {
+    if (errno == ENOENT) return std::optional<LockOwner>();
+    return ErrnoStatus(errno, "open " + path);
+  }
+  if (::flock(probe.fd_, LOCK_SH | LOCK_NB) == 0) return std::optional<LockOwner>();
+  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
+  return std::optional(ReadOwner(probe.fd_));
+}
+
+RunLock::RunLock(RunLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+RunLock::~RunLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace draftmill

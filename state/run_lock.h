@@ -1,0 +1,53 @@
+// Keeps a second run away from a work folder.
+//
+//   Result<RunLock> lock = RunLock::Acquire(work_folder, RealClock());   // kConflict names the run that holds it
+//
+// A lock of the kernel (flock) on `<work folder>/run.lock`: it goes with the process, however that ends, so there is
+// never a stale one. The file stays; its text says who holds the lock and is for messages only. This is the one file
+// that does not go through FileSystem, because no test could fake what the kernel promises. A child that a fork() left
+// without exec() shares the lock; after exec() it does not.
+//
+// Threads: one object, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "state/file_system.h"
+
+namespace draftmill {
+
+/// Who holds a lock, as its file says.
+struct LockOwner {
+  std::string host{};
+  std::string boot_id{};        ///< tells processes of the same number apart across restarts of the machine
+  std::int64_t pid = 0;
+  std::int64_t since_ms = 0;    ///< milliseconds since 1970 UTC
+
+  /// "process 4711 on gpu-03, since 2026-01-31 12:00:00 UTC".
+  std::string ToString() const;
+};
+
+/// This process on this host. Parts that cannot be found out are empty.
+LockOwner ThisProcess(Clock& clock);
+
+class RunLock {
+ public:
+  /// Takes the lock, or fails with kConflict and a message that names its owner and what to do.
+  static Result<RunLock> Acquire(const std::string& work_folder, Clock& clock);
+  /// Who holds the lock now; nothing where nobody does.
+  static Result<std::optional<LockOwner>> Peek(const std::string& work_folder);
+
+  RunLock(RunLock&& other) noexcept;
+  RunLock& operator=(RunLock&&) = delete;
+  /// Releases the lock.
+  ~RunLock();
+
+ private:
+  explicit RunLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace draftmill

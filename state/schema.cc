@@ -1,0 +1,172 @@
+#include "state/schema.h"
+
+#include <array>
+#include <cstring>
+#include <optional>
+
+namespace draftmill {
+namespace {
+
+constexpr std::string_view kMagic{"SQLite format 3\0", 16};
+constexpr std::size_t kWriteVersionOffset = 18;
+constexpr std::byte kWalVersion{2};
+
+/// The first bytes of the file say without SQLite what it is and how its last writer left it.
+struct FileHead {
+  bool missing_or_empty = false;
+  bool is_sqlite = false;
+  bool is_wal = false;
+};
+
+Result<FileHead> ReadHead(FileSystem& files, const std::string& path) {
+  const Result<std::unique_ptr<ReadableFile>> file = files.OpenForReading(path);
+  if (!file.ok()) {
+    if (file.status().code() == StatusCode::kNotFound) return FileHead{.missing_or_empty = true};
+    return file.status();
+  }
+  std::array<std::byte, 100> head{};
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::size_t count, (*file)->ReadAt(0, head));
+  return FileHead{.missing_or_empty = count == 0,
+                  .is_sqlite = count == head.size() && std::memcmp(head.data(), kMagic.data(), kMagic.size()) == 0,
+                  .is_wal = head[kWriteVersionOffset] == kWalVersion};
+}
+
+constexpr std::string_view kMoveAway =
+    ". It was left as it is. Move it away and rebuild the database from the work folder's files: `draftmill state TARGET "
+    "rebuild`, or name another work folder";
+
+Status NotOurs(const std::string& path, std::string_view what) {
+  return InvalidInput(path + " is " + std::string(what) + std::string(kMoveAway));
+}
+
+Status Damaged(const std::string& path, const std::string& finding) {
+  return Corrupt(path + " is damaged (" + finding +
+                 "). The shards and the other files of the work folder are not touched by this. Rebuild the database "
+                 "from them: `draftmill state TARGET rebuild`");
+}
+
+/// Whose database it is. Version 0 of nobody is a file in which nothing was ever committed.
+Result<std::int64_t> CheckOwner(sqlite::Connection& connection, const std::string& path) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t application, connection.QueryInteger("PRAGMA application_id"));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t version, connection.QueryInteger("PRAGMA user_version"));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t objects, connection.QueryInteger("SELECT count(*) FROM sqlite_schema"));
+  if (application == 0 && version == 0 && objects == 0) return 0;
+  if (application != kStateApplicationId) return NotOurs(path, "a database of another program");
+  if (version > SchemaVersion()) {
+    return Conflict(path + " was written by a newer draftmill (its schema is version " + std::to_string(version) +
+                    ", this program knows " + std::to_string(SchemaVersion()) +
+                    "). It was left as it is. Use the newer program");
+  }
+  if (version < 1) return Damaged(path, "its schema has no version");
+  return version;
+}
+
+Status Migrate(sqlite::Connection& connection, std::int64_t version) {
+  if (version == SchemaVersion()) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(connection));
+  for (const Migration& migration : SchemaMigrations().subspan(static_cast<std::size_t>(version))) {
+    DRAFTMILL_RETURN_IF_ERROR(connection.Execute(std::string(migration.sql)).WithContext(migration.name));
+  }
+  DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA application_id = " + std::to_string(kStateApplicationId)));
+  DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA user_version = " + std::to_string(SchemaVersion())));
+  return transaction.Commit();
+}
+
+Status QuickCheck(sqlite::Connection& connection, const std::string& path) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::string finding, connection.QueryText("PRAGMA quick_check(1)"));
+  return finding == "ok" ? OkStatus() : Damaged(path, finding);
+}
+
+/// Errors of SQLite about the file itself, in the words of this module.
+Status Explain(const Status& status, const std::string& path) {
+  if (status.code() == StatusCode::kCorrupt && !status.message().starts_with(path)) {
+    return Damaged(path, status.message());
+  }
+  return status;
+}
+
+/// Asks whose it is without changing anything: closing a writing connection would fold in a foreign file's log. A file that
+/// cannot be read so (a journal to be rolled back) is left to the writing connection.
+Status RefuseForeign(const std::string& path) {
+  Result<sqlite::Connection> connection = sqlite::Connection::Open(path, sqlite::Access::kReadOnly);
+  if (!connection.ok()) return OkStatus();
+  const Status status = CheckOwner(*connection, path).status();
+  return status.code() == StatusCode::kIo ? OkStatus() : status;
+}
+
+Result<WritableDatabase> TryOpenForWriting(const FileHead& head, const std::string& path) {
+  if (!head.missing_or_empty) DRAFTMILL_RETURN_IF_ERROR(RefuseForeign(path));
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Connection connection, sqlite::Connection::Open(path, sqlite::Access::kCreate));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t version, CheckOwner(connection, path));
+  if (head.is_wal) DRAFTMILL_RETURN_IF_ERROR(QuickCheck(connection, path));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::string mode, connection.QueryText("PRAGMA journal_mode = WAL"));
+  if (mode != "wal") {
+    return Unsupported(path + ": this file system cannot hold the database (no shared memory for SQLite's WAL mode). "
+                              "Put the work folder on a local disk");
+  }
+  DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000"));
+  DRAFTMILL_RETURN_IF_ERROR(Migrate(connection, version));
+  return WritableDatabase{.connection = std::move(connection), .after_unclean_end = head.is_wal};
+}
+
+Result<std::int64_t> TouchSchema(sqlite::Connection& connection) {
+  return connection.QueryInteger("SELECT count(*) FROM sqlite_schema");
+}
+
+/// A WAL database in a folder that cannot be written opens only as a file that does not change; which holds where no
+/// log is beside it.
+Result<sqlite::Connection> OpenReadable(FileSystem& files, const std::string& path) {
+  Result<sqlite::Connection> connection = sqlite::Connection::Open(path, sqlite::Access::kReadOnly);
+  Status status = connection.status();
+  if (status.ok()) status = TouchSchema(*connection).status();
+  if (status.ok()) return connection;
+  if (status.code() != StatusCode::kIo || files.Exists(path + "-wal")) return status;
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Connection immutable, sqlite::Connection::Open(path, sqlite::Access::kImmutable));
+  DRAFTMILL_RETURN_IF_ERROR(TouchSchema(immutable).status());
+  return immutable;
+}
+
+}  // namespace
+
+std::int64_t SchemaVersion() { return static_cast<std::int64_t>(SchemaMigrations().size()); }
+
+std::string StateDatabasePath(const std::string& work_folder) { return JoinPath(work_folder, "state.db"); }
+
+Result<WritableDatabase> OpenForWriting(FileSystem& files, const std::string& path, bool create) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const FileHead head, ReadHead(files, path));
+  if (head.missing_or_empty && !create) {
+    return NotFound("there is no " + path + ": nothing was run in this work folder yet");
+  }
+  if (!head.missing_or_empty && !head.is_sqlite) return NotOurs(path, "no SQLite database");
+  Result<WritableDatabase> database = TryOpenForWriting(head, path);
+  if (!database.ok()) return Explain(database.status(), path);
+  // SQLite syncs the file; that its name survives is up to us.
+  DRAFTMILL_RETURN_IF_ERROR(files.SyncFolder(ParentPath(path)));
+  return database;
+}
+
+Status CloseForWriting(sqlite::Connection& connection) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::string mode, connection.QueryText("PRAGMA journal_mode = DELETE"));
+  if (mode == "delete") return OkStatus();
+  return Conflict("the state database is being read by another process; it stays complete, but in WAL mode");
+}
+
+Result<sqlite::Connection> OpenForReading(FileSystem& files, const std::string& path) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const FileHead head, ReadHead(files, path));
+  const Status nothing = NotFound("there is no run in " + ParentPath(path) + " yet (" + path + " is missing or empty)");
+  if (head.missing_or_empty) return nothing;
+  if (!head.is_sqlite) return NotOurs(path, "no SQLite database");
+  Result<sqlite::Connection> connection = OpenReadable(files, path);
+  if (!connection.ok()) return Explain(connection.status(), path);
+  const Result<std::int64_t> version = CheckOwner(*connection, path);
+  if (!version.ok()) return Explain(version.status(), path);
+  if (*version == 0) return nothing;
+  if (*version < SchemaVersion()) {
+    return Conflict(path + " was written by an older draftmill (its schema is version " + std::to_string(*version) +
+                    ", this program reads " + std::to_string(SchemaVersion()) +
+                    "). Nothing is lost: `draftmill run` brings it up to date");
+  }
+  return connection;
+}
+
+}  // namespace draftmill

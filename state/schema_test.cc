@@ -1,0 +1,168 @@
+#include "state/schema.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "state/temporary_folder.h"
+
+namespace draftmill {
+namespace {
+
+using testing::HasSubstr;
+
+class SchemaTest : public testing::Test {
+ protected:
+  std::string Path() const { return StateDatabasePath(folder_.path()); }
+  Result<WritableDatabase> Open(bool create = true) { return OpenForWriting(files_, Path(), create); }
+  /// Changes the database behind draftmill's back.
+  void Execute(const std::string& sql) {
+    Result<sqlite::Connection> db = sqlite::Connection::Open(Path(), sqlite::Access::kCreate);
+    ASSERT_TRUE(db.ok());
+    const Status status = db->Execute(sql);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  std::string Content() { return *files_.ReadAll(Path()); }
+
+  TemporaryFolder folder_;
+  FileSystem& files_ = RealFileSystem();
+};
+
+TEST_F(SchemaTest, MakesADatabaseWithTheSettingsItPromises) {
+  EXPECT_EQ(Open(false).status().code(), StatusCode::kNotFound);
+  Result<WritableDatabase> database = Open();
+  ASSERT_TRUE(database.ok()) << database.status().ToString();
+  EXPECT_FALSE(database->after_unclean_end);
+  sqlite::Connection& db = database->connection;
+  EXPECT_EQ(*db.QueryText("PRAGMA journal_mode"), "wal");
+  EXPECT_EQ(*db.QueryInteger("PRAGMA synchronous"), 2);
+  EXPECT_EQ(*db.QueryInteger("PRAGMA foreign_keys"), 1);
+  EXPECT_EQ(*db.QueryInteger("PRAGMA trusted_schema"), 0);
+  EXPECT_EQ(*db.QueryInteger("PRAGMA mmap_size"), 0);
+  EXPECT_EQ(*db.QueryInteger("PRAGMA application_id"), kStateApplicationId);
+  EXPECT_EQ(*db.QueryInteger("PRAGMA user_version"), SchemaVersion());
+  EXPECT_EQ(*db.QueryInteger("SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND "
+                             "name NOT LIKE 'sqlite_%' AND NOT strict"),
+            0);
+}
+
+TEST_F(SchemaTest, ClosingLeavesOneFileThatOpensWithoutWriting) {
+  {
+    Result<WritableDatabase> database = Open();
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(CloseForWriting(database->connection).ok());
+  }
+  EXPECT_EQ(files_.List(folder_.path())->size(), 1U);
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0555), 0);
+  EXPECT_TRUE(OpenForReading(files_, Path()).ok());
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
+  Result<WritableDatabase> again = Open(false);
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(again->after_unclean_end);
+}
+
+TEST_F(SchemaTest, AnUncleanEndIsSeenAndItsCommitsAreKept) {
+  const std::string crashed = JoinPath(folder_.path(), "crashed");
+  ASSERT_TRUE(files_.MakeFolder(crashed).ok());
+  {
+    Result<WritableDatabase> database = Open();
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(database->connection.Run("INSERT INTO facts VALUES ('a', 'b')").ok());
+    // What a kill would leave: the files as they are while the writer has them open.
+    for (const char* name : {"state.db", "state.db-wal"}) {
+      std::filesystem::copy_file(JoinPath(folder_.path(), name), JoinPath(crashed, name));
+    }
+  }
+  Result<WritableDatabase> database = OpenForWriting(files_, StateDatabasePath(crashed), false);
+  ASSERT_TRUE(database.ok()) << database.status().ToString();
+  EXPECT_TRUE(database->after_unclean_end);
+  EXPECT_EQ(*database->connection.QueryText("SELECT value FROM facts WHERE name = 'a'"), "b");
+}
+
+TEST_F(SchemaTest, RefusesWhatIsNoDatabaseAndLeavesItAlone) {
+  const std::string text = std::string(5000, 'x');
+  ASSERT_TRUE(files_.WriteAtomically(Path(), text).ok());
+  const Status status = Open().status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(status.message(), HasSubstr("no SQLite database"));
+  EXPECT_THAT(status.message(), HasSubstr("draftmill state TARGET rebuild"));
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(Content(), text);
+}
+
+TEST_F(SchemaTest, RefusesTheDatabaseOfAnotherProgram) {
+  Execute("PRAGMA application_id = 7; CREATE TABLE theirs (i INTEGER)");
+  const std::string before = Content();
+  const Status status = Open().status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(status.message(), HasSubstr("another program"));
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(Content(), before);
+}
+
+TEST_F(SchemaTest, RefusesADatabaseWithoutAnOwnerThatHoldsTables) {
+  Execute("CREATE TABLE theirs (i INTEGER)");
+  EXPECT_EQ(Open().status().code(), StatusCode::kInvalidInput);
+}
+
+TEST_F(SchemaTest, RefusesANewerVersion) {
+  ASSERT_TRUE(Open().ok());
+  Execute("PRAGMA user_version = " + std::to_string(SchemaVersion() + 1));
+  const Status status = Open().status();
+  EXPECT_EQ(status.code(), StatusCode::kConflict);
+  EXPECT_THAT(status.message(), HasSubstr("newer draftmill"));
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kConflict);
+}
+
+TEST_F(SchemaTest, AFileInWhichNothingWasCommittedIsNew) {
+  Execute("PRAGMA journal_mode = WAL");
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(Open().ok());
+}
+
+TEST_F(SchemaTest, FindsDamageAfterAnUncleanEnd) {
+  {
+    Result<WritableDatabase> database = Open();
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(database->connection
+                    .Execute("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 2000) "
+                             "INSERT INTO facts SELECT 'name ' || i, hex(randomblob(50)) FROM n; "
+                             "PRAGMA wal_checkpoint(TRUNCATE)")
+                    .ok());
+  }
+  // Left in WAL mode, as by a kill; then a page in the middle is lost.
+  const auto file = files_.OpenForWriting(Path(), OpenMode::kOpenExisting);
+  ASSERT_TRUE(file.ok());
+  const std::int64_t size = files_.Stat(Path())->size_bytes;
+  const std::string garbage(4096, '\x5a');
+  ASSERT_TRUE((*file)->WriteAt(size - 3 * 4096, std::as_bytes(std::span(garbage))).ok());
+  const Status status = Open().status();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("rebuild"));
+}
+
+TEST_F(SchemaTest, TruncatedAndGarbledFilesAreRefusedWithoutACrash) {
+  {
+    Result<WritableDatabase> database = Open();
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(CloseForWriting(database->connection).ok());
+  }
+  const std::string whole = Content();
+  for (const std::size_t size : {1UL, 50UL, 100UL, 4096UL, whole.size() / 2}) {
+    ASSERT_TRUE(files_.WriteAtomically(Path(), whole.substr(0, size)).ok());
+    EXPECT_FALSE(OpenForReading(files_, Path()).ok()) << size;
+    EXPECT_FALSE(Open().ok()) << size;
+  }
+  std::string garbled = whole;
+  std::fill(garbled.begin() + 100, garbled.begin() + 4096, '\xff');
+  ASSERT_TRUE(files_.WriteAtomically(Path(), garbled).ok());
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(Open().status().code(), StatusCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace draftmill

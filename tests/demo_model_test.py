@@ -55,18 +55,15 @@ def test_transformers_takes_the_same_tokenizer():
     assert loaded.eos_token_id == json.loads((MODEL / "config.json").read_text())["eos_token_id"]
 
 
-@pytest.fixture(scope="module")
-def model():
-    return AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.bfloat16)
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [("What is the capital of France?", "Paris"), ("Write a Python function that adds two numbers.", "def add")],
-)
-def test_greedy_text_makes_sense(model, question, answer):
+def test_the_answer_to_a_question_makes_sense():
+    """The next tokens after a short question, all from one forward pass over question and expected answer."""
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    messages = [{"role": "user", "content": question}]
-    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    output = model.generate(**inputs, max_new_tokens=16, do_sample=False)
-    assert answer in tokenizer.decode(output[0][inputs.input_ids.shape[1] :])
+    model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+    answer = "The capital of France is Paris.<|im_end|>"
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) + answer
+    ids = tokenizer(text, return_tensors="pt").input_ids
+    with torch.inference_mode():
+        greedy = model(ids).logits.argmax(-1)
+    count = len(tokenizer(answer).input_ids)
+    assert tokenizer.decode(greedy[0][-count - 1 : -1]) == answer

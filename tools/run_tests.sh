@@ -21,5 +21,5 @@ cmake --build --preset "$preset" --parallel "$jobs"
 # A stale count must not be taken for this run's.
 rm -f "$build/tests.xml"
 ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error \
-  --output-junit tests.xml --progress "$@" || true
+  --output-junit tests.xml "$@" || true
 python3 tools/count_tests.py --names "$build/tests.xml"

@@ -1,0 +1,33 @@
+// The folder vocab/ of a work folder: written beside the old one and exchanged as one, so that a reader never sees
+// files of two maps (docs/formats.md, "Vocabulary map").
+//
+// The new folder is written as `vocab.partial` and synced, then the old one becomes `vocab.old` and the new one
+// `vocab`. Between these two renames there is no `vocab`, but then there is a `vocab.old`, which exists at no other
+// time without a `vocab`: RecoverVocab finishes what a kill or a power cut interrupted. Call it before the folder is
+// looked at.
+//
+// Errors: kIo, kDiskFull; kCorrupt from reading. One thread at a time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/published_file.h"
+#include "stages/vocab_map/vocab_map.h"
+#include "state/file_system.h"
+
+namespace draftmill {
+
+/// Publishes d2t.npy, t2d.npy (where there is a map), token_freq.npy and report.json. Returns them in the order of
+/// their names, with paths relative to the work folder.
+Result<std::vector<PublishedFile>> WriteVocab(FileSystem& file_system, const std::string& work_folder,
+                                              const VocabMap& map);
+
+/// Completes an interrupted exchange and removes what a write left behind. Success where there is nothing to do.
+Status RecoverVocab(FileSystem& file_system, const std::string& work_folder);
+
+/// Reads the folder back and checks that its files fit each other.
+Result<VocabMap> ReadVocab(FileSystem& file_system, const std::string& work_folder);
+
+}  // namespace draftmill

@@ -1,0 +1,239 @@
+#include "stages/vocab_map/vocab_map.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace draftmill {
+namespace {
+
+// Sizes for which the report says what coverage they would give, besides the chosen one.
+constexpr std::array<std::int64_t, 9> kCurveSizes = {1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000};
+
+// Why an id has a place that its count alone might not give it.
+struct ForcedTokens {
+  std::vector<std::int32_t> stop;
+  std::vector<std::int32_t> added;
+  std::vector<std::int32_t> configured;
+  std::vector<std::int32_t> all;  // each once, ascending
+};
+
+void SortUnique(std::vector<std::int32_t>& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+Status CheckRange(const std::vector<std::int32_t>& ids, std::int64_t vocab_rows, std::string_view what,
+                  StatusCode code) {
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < vocab_rows) continue;
+    return {code, std::string(what) + " " + std::to_string(id) + " lies outside the model's vocabulary of " +
+                      std::to_string(vocab_rows) + " rows"};
+  }
+  return OkStatus();
+}
+
+Result<ForcedTokens> CollectForced(const VocabMapRequest& request, const std::vector<std::int64_t>& frequencies) {
+  const auto rows = static_cast<std::int64_t>(frequencies.size());
+  DRAFTMILL_RETURN_IF_ERROR(CheckRange(request.stop_tokens, rows, "stop token", StatusCode::kInvalidInput));
+  DRAFTMILL_RETURN_IF_ERROR(
+      CheckRange(request.forced_tokens, rows, "vocab_map.forced_tokens: token", StatusCode::kInvalidConfig));
+  ForcedTokens forced{.stop = request.stop_tokens, .added = {}, .configured = request.forced_tokens, .all = {}};
+  for (const std::int32_t id : request.added_tokens) {
+    // A tokenizer may know more tokens than the model has rows; one that was never supervised needs no place.
+    if (id >= 0 && id < rows && frequencies[static_cast<std::size_t>(id)] > 0) forced.added.push_back(id);
+  }
+  for (std::vector<std::int32_t>* ids : {&forced.stop, &forced.added, &forced.configured}) {
+    SortUnique(*ids);
+    forced.all.insert(forced.all.end(), ids->begin(), ids->end());
+  }
+  SortUnique(forced.all);
+  return forced;
+}
+
+// All ids in the order in which they get places: forced, then by falling count, then by rising id.
+std::vector<std::int32_t> RankTokens(const std::vector<std::int64_t>& frequencies, const ForcedTokens& forced) {
+  std::vector<std::uint8_t> is_forced(frequencies.size());
+  for (const std::int32_t id : forced.all) is_forced[static_cast<std::size_t>(id)] = 1;
+  std::vector<std::int32_t> ranked(frequencies.size());
+  std::iota(ranked.begin(), ranked.end(), 0);
+  std::stable_sort(ranked.begin(), ranked.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto i = static_cast<std::size_t>(a);
+    const auto j = static_cast<std::size_t>(b);
+    return std::pair(is_forced[i], frequencies[i]) > std::pair(is_forced[j], frequencies[j]);
+  });
+  return ranked;
+}
+
+json::Value IdList(const std::vector<std::int32_t>& ids) {
+  json::Array list;
+  for (const std::int32_t id : ids) list.emplace_back(std::int64_t{id});
+  return list;
+}
+
+json::Object CoverageObject(std::int64_t covered, std::int64_t supervised) {
+  json::Object object{{"supervised_tokens", supervised}, {"covered_tokens", covered}};
+  object.emplace_back("coverage", supervised == 0
+                                      ? json::Value()
+                                      : json::Value(static_cast<double>(covered) / static_cast<double>(supervised)));
+  return object;
+}
+
+std::int64_t Sum(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+std::int64_t CoveredTokens(std::span<const std::int64_t> counts, const std::vector<std::uint8_t>& has_place) {
+  std::int64_t covered = 0;
+  for (std::size_t id = 0; id < counts.size(); ++id) covered += has_place[id] != 0 ? counts[id] : 0;
+  return covered;
+}
+
+json::Value CoverageCurve(const std::vector<std::int64_t>& frequencies, const std::vector<std::int32_t>& ranked,
+                          std::int64_t smallest, std::int64_t chosen) {
+  std::vector<std::int64_t> sizes(kCurveSizes.begin(), kCurveSizes.end());
+  const auto rows = static_cast<std::int64_t>(frequencies.size());
+  sizes.push_back(std::min(chosen, rows));
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  const std::int64_t supervised = Sum(frequencies);
+  json::Array curve;
+  std::int64_t covered = 0;
+  std::int64_t counted = 0;
+  for (const std::int64_t size : sizes) {
+    if (size < smallest || size > rows) continue;
+    for (; counted < size; ++counted) {
+      covered += frequencies[static_cast<std::size_t>(ranked[static_cast<std::size_t>(counted)])];
+    }
+    curve.emplace_back(json::Object{{"size", size},
+                                    {"covered_tokens", covered},
+                                    {"coverage", static_cast<double>(covered) / static_cast<double>(supervised)}});
+  }
+  return curve;
+}
+
+json::Value CoverageBySource(const VocabCounter& counter, const VocabMapRequest& request,
+                             const std::vector<std::uint8_t>& has_place) {
+  json::Array list;
+  for (std::int32_t source = 0; source < counter.sources(); ++source) {
+    const std::span<const std::int64_t> counts = counter.Frequencies(source);
+    json::Object object = CoverageObject(CoveredTokens(counts, has_place), Sum(counts));
+    object.insert(object.begin(), {"source", request.source_names[static_cast<std::size_t>(source)]});
+    list.emplace_back(std::move(object));
+  }
+  return list;
+}
+
+}  // namespace
+
+VocabCounter::VocabCounter(std::int64_t vocab_rows, std::int32_t sources)
+    : vocab_rows_(vocab_rows),
+      sources_(sources),
+      counts_(static_cast<std::size_t>(vocab_rows) * static_cast<std::size_t>(sources)) {}
+
+Status VocabCounter::CheckSample(const TokenizedChunk& chunk, std::int64_t sample) const {
+  const auto i = static_cast<std::size_t>(sample);
+  const auto name = [&] {
+    return "sample " + std::to_string(chunk.sample_id[i]) + "/" + std::to_string(chunk.variant[i]);
+  };
+  if (chunk.source[i] < 0 || chunk.source[i] >= sources_) {
+    return Internal(name() + " is of source " + std::to_string(chunk.source[i]) + " of " + std::to_string(sources_));
+  }
+  for (auto token = chunk.cu_seqlens[i]; token < chunk.cu_seqlens[i + 1]; ++token) {
+    const std::int32_t id = chunk.input_ids[static_cast<std::size_t>(token)];
+    if (id < 0 || id >= vocab_rows_) {
+      return InvalidInput(name() + " has token id " + std::to_string(id) + ", the model's embedding has " +
+                          std::to_string(vocab_rows_) + " rows: tokenizer and model do not belong together");
+    }
+  }
+  return OkStatus();
+}
+
+Status VocabCounter::Count(const TokenizedChunk& chunk) {
+  if (chunk.source.size() != chunk.sample_id.size()) {
+    return Internal("chunk " + std::to_string(chunk.chunk) + " comes without the sources of its samples");
+  }
+  for (std::int64_t sample = 0; sample < chunk.samples(); ++sample) {
+    DRAFTMILL_RETURN_IF_ERROR(CheckSample(chunk, sample));
+  }
+  for (std::size_t i = 0; i < chunk.source.size(); ++i) {
+    std::int64_t* counts = &counts_[static_cast<std::size_t>(chunk.source[i]) * static_cast<std::size_t>(vocab_rows_)];
+    for (auto token = static_cast<std::size_t>(chunk.cu_seqlens[i]);
+         token < static_cast<std::size_t>(chunk.cu_seqlens[i + 1]); ++token) {
+      counts[chunk.input_ids[token]] += chunk.loss_mask[token];
+    }
+  }
+  return OkStatus();
+}
+
+void VocabCounter::Merge(const VocabCounter& other) {
+  DRAFTMILL_CHECK(other.counts_.size() == counts_.size() && other.vocab_rows_ == vocab_rows_, "counters of one size");
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+}
+
+std::span<const std::int64_t> VocabCounter::Frequencies(std::int32_t source) const {
+  const auto rows = static_cast<std::size_t>(vocab_rows_);
+  return std::span(counts_).subspan(static_cast<std::size_t>(source) * rows, rows);
+}
+
+std::vector<std::int64_t> VocabCounter::TotalFrequencies() const {
+  std::vector<std::int64_t> totals(static_cast<std::size_t>(vocab_rows_));
+  for (std::int32_t source = 0; source < sources_; ++source) {
+    const std::span<const std::int64_t> counts = Frequencies(source);
+    for (std::size_t id = 0; id < totals.size(); ++id) totals[id] += counts[id];
+  }
+  return totals;
+}
+
+Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapRequest& request) {
+  DRAFTMILL_CHECK(static_cast<std::int32_t>(request.source_names.size()) == counter.sources(),
+                  "a name for each source");
+  VocabMap map;
+  map.token_freq = counter.TotalFrequencies();
+  const std::int64_t supervised = Sum(map.token_freq);
+  if (supervised == 0) return InvalidInput("the corpus has no supervised token: there is nothing to map");
+  DRAFTMILL_ASSIGN_OR_RETURN(const ForcedTokens forced, CollectForced(request, map.token_freq));
+  map.exists = request.size < counter.vocab_rows();
+  const auto forced_count = static_cast<std::int64_t>(forced.all.size());
+  if (map.exists && request.size < forced_count) {
+    return InvalidConfig("vocab_map.size " + std::to_string(request.size) + " has no room for the " +
+                         std::to_string(forced_count) + " forced tokens; raise it");
+  }
+  const std::vector<std::int32_t> ranked = RankTokens(map.token_freq, forced);
+  const std::int64_t places = std::min(request.size, counter.vocab_rows());
+  std::vector<std::int32_t> chosen(ranked.begin(), ranked.begin() + places);
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<std::uint8_t> has_place(map.token_freq.size());
+  for (const std::int32_t id : chosen) has_place[static_cast<std::size_t>(id)] = 1;
+
+  const auto seen = std::count_if(map.token_freq.begin(), map.token_freq.end(), [](std::int64_t n) { return n > 0; });
+  const auto idle = std::count_if(chosen.begin(), chosen.end(), [&](std::int32_t id) {
+    return map.token_freq[static_cast<std::size_t>(id)] == 0 &&
+           !std::binary_search(forced.all.begin(), forced.all.end(), id);
+  });
+  map.report = json::Object{
+      {"format", "draftmill.vocab_report"},
+      {"format_version", 1},
+      {"map", map.exists},
+      {"vocab_rows", counter.vocab_rows()},
+      {"size", places},
+      {"corpus_digest", request.corpus_digest},
+      {"distinct_supervised_tokens", static_cast<std::int64_t>(seen)},
+      {"filled_with_unused_ids", static_cast<std::int64_t>(idle)},
+      {"forced", json::Object{{"stop_tokens", IdList(forced.stop)},
+                              {"added_tokens_supervised", IdList(forced.added)},
+                              {"configured", IdList(forced.configured)}}},
+      {"all", CoverageObject(CoveredTokens(map.token_freq, has_place), supervised)},
+      {"by_source", CoverageBySource(counter, request, has_place)},
+      {"curve", CoverageCurve(map.token_freq, ranked, forced_count, request.size)},
+  };
+  if (!map.exists) return map;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    map.d2t.push_back(std::int64_t{chosen[i]} - static_cast<std::int64_t>(i));
+  }
+  map.t2d = std::move(has_place);
+  return map;
+}
+
+}  // namespace draftmill

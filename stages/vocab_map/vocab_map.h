@@ -1,0 +1,74 @@
+// Counts which tokens a drafter has to be able to emit, and chooses those that get a place in its smaller vocabulary.
+//
+//   VocabCounter counter(vocab_rows, sources);                    // one per thread; Merge joins them
+//   DRAFTMILL_RETURN_IF_ERROR(counter.Count(chunk));
+//   DRAFTMILL_ASSIGN_OR_RETURN(VocabMap map, BuildVocabMap(counter, request));
+//   DRAFTMILL_ASSIGN_OR_RETURN(auto files, WriteVocab(file_system, work_folder, map));   // vocab_files.h
+//
+// Only supervised tokens count. Places go first to forced ids, then to the most frequent tokens (ties: the lower id);
+// places that no counted token needs go to the lowest unused ids. The result is a function of the counts and the
+// request, whatever the order of the chunks. Form of the map: offsets, as EAGLE-3's trainers read it (docs/formats.md,
+// "Vocabulary map"). A size that reaches the vocabulary means that there is no map.
+//
+// Memory: vocab_rows * sources * 8 bytes, whatever the corpus. Threads: a counter belongs to one at a time.
+// Errors: kInvalidInput names the sample or token, kInvalidConfig the parameter.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "stages/records.h"
+
+namespace draftmill {
+
+class VocabCounter {
+ public:
+  /// `vocab_rows` is V, the rows of the embedding; `sources` how many sources TokenizedChunk::source may name.
+  VocabCounter(std::int64_t vocab_rows, std::int32_t sources);
+
+  /// Adds the supervised tokens of a chunk. A failure leaves the counts as they were.
+  Status Count(const TokenizedChunk& chunk);
+  /// Adds the counts of another counter of the same sizes.
+  void Merge(const VocabCounter& other);
+
+  std::int64_t vocab_rows() const { return vocab_rows_; }
+  std::int32_t sources() const { return sources_; }
+  /// [V] supervised occurrences in one source.
+  std::span<const std::int64_t> Frequencies(std::int32_t source) const;
+  /// [V] supervised occurrences over all sources.
+  std::vector<std::int64_t> TotalFrequencies() const;
+
+ private:
+  Status CheckSample(const TokenizedChunk& chunk, std::int64_t sample) const;
+
+  std::int64_t vocab_rows_;
+  std::int32_t sources_;
+  std::vector<std::int64_t> counts_;  // [sources, V]
+};
+
+/// What is asked of a map.
+struct VocabMapRequest {
+  std::int64_t size = 0;                         ///< D, the drafter's vocabulary
+  std::vector<std::int32_t> stop_tokens = {};    ///< forced in
+  std::vector<std::int32_t> added_tokens = {};   ///< forced in where they were supervised at least once
+  std::vector<std::int32_t> forced_tokens = {};  ///< the configured list, forced in
+  std::vector<std::string> source_names = {};    ///< [sources], for the report
+  std::string corpus_digest = {};                ///< binds the map to its corpus: stands in the report
+};
+
+/// A map, or the finding that none is needed.
+struct VocabMap {
+  bool exists = false;                   ///< false where size >= V: d2t and t2d are empty
+  std::vector<std::int64_t> d2t;         ///< [D] target id of draft id i is i + d2t[i]; target ids ascend
+  std::vector<std::uint8_t> t2d;         ///< [V] 1 where the target id has a draft id
+  std::vector<std::int64_t> token_freq;  ///< [V]
+  json::Value report;                    ///< what report.json holds
+};
+
+Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapRequest& request);
+
+}  // namespace draftmill

@@ -66,5 +66,8 @@ void AddVersionCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRerunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddPlanCommand(CLI::App& app, CommandOutcome& outcome);
+void AddStatusCommand(CLI::App& app, CommandOutcome& outcome);
+void AddInspectCommand(CLI::App& app, CommandOutcome& outcome);
+void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome);
 
 }  // namespace draftmill

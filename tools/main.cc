@@ -34,6 +34,11 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(ProgramVersion()));
   CommandOutcome outcome;
+  AddStatusCommand(app, outcome);
+#ifdef DRAFTMILL_HAS_TOKENIZER
+  AddInspectCommand(app, outcome);
+#endif
+  AddQuarantineCommand(app, outcome);
 #ifdef DRAFTMILL_HAS_RUN
   AddRunCommand(app, outcome);
   AddPlanCommand(app, outcome);

@@ -36,7 +36,11 @@ std::vector<ParameterSpec> Parameters() {
                         .doc = "`{seed: 7}` puts all conversations of all sources into one random order that depends on the "
                                "seed (an integer, 0 or more) and on their content; `false` keeps the order of the sources.",
                         .default_yaml = "false",
-                        .words = {"false"}});
+                        .words = {"false"},
+                        .fields = {{.name = "seed",
+                                    .type = ParameterType::kInteger,
+                                    .doc = "Of the random order.",
+                                    .minimum = 0}}});
   parameters.push_back({.name = "normalize",
                         .type = ParameterType::kBool,
                         .doc = "Whether null content becomes an empty text, tool-call arguments that are a JSON object in a "

@@ -1,0 +1,43 @@
+"""What the documents name exists: files, commands of draftmill, and a pipeline file that is accepted."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BINARY = Path(os.environ.get("DRAFTMILL_BINARY", ROOT / "build" / "draftmill"))
+# Made by the set-up, a build or a run.
+MADE = ("build/", "work/", "models/", ".venv/", "data/")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_named_files_exist(document):
+    text = document.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (document.parent / link).exists(), f"{document.name} links to {link}"
+    folders = "base|state|formats|kernels|stages|pipeline|configs|tools|tests|docs|cmake"
+    for name in re.findall(rf"(?<![\w/.])((?:{folders})/[\w./-]*\w\.(?:h|cc|py|sh|yaml|md|cmake|txt|sql))\b", text):
+        assert name.startswith(MADE) or "NAME" in name or (ROOT / name).exists(), f"{document.name} names {name}"
+
+
+@pytest.mark.skipif(not BINARY.is_file(), reason=f"{BINARY} is not built")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_named_commands_exist(document):
+    help_text = subprocess.run([BINARY, "--help"], check=True, capture_output=True, text=True).stdout
+    known = set(re.findall(r"^  ([a-z]+)\b", help_text, flags=re.MULTILINE))
+    text = document.read_text(encoding="utf-8")
+    for name in re.findall(r"(?:`|^|build/)draftmill ([a-z]+)\b", text, flags=re.MULTILINE):
+        assert name in known, f"{document.name} names the command {name}"
+
+
+@pytest.mark.skipif(not BINARY.is_file(), reason=f"{BINARY} is not built")
+def test_the_least_pipeline_file_is_accepted(tmp_path):
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "pipeline.yaml").write_text(block, encoding="utf-8")
+    command = [BINARY, "config", "check", tmp_path / "pipeline.yaml"]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr

@@ -29,7 +29,8 @@ void WriteStages(StateWriter& state) {
   fingerprint.Add("tokenize.max_length", "2048");
   state.SetFingerprint("tokenize", 1, fingerprint);
   state.SetStageState("ingest", StageState::kDone);
-  for (const char* stage : {"tokenize", "vocab_map", "extract", "write"}) state.SetStageState(stage, StageState::kRunning);
+  for (const char* stage : {"tokenize", "vocab_map", "extract", "write"})
+    state.SetStageState(stage, StageState::kRunning);
 }
 
 void WriteIngest(StateWriter& state, const ExampleShape& shape) {
@@ -96,9 +97,7 @@ std::vector<ConversationRecord> ExampleConversations(const ExampleShape& shape, 
 }
 
 ChunkPlanRecord ExamplePlan(const ExampleShape& shape, std::int64_t chunk) {
-  ChunkPlanRecord plan{.chunk = chunk,
-                       .plan_hash = "plan " + std::to_string(chunk),
-                       .plan = {1, 2, 3}};
+  ChunkPlanRecord plan{.chunk = chunk, .plan_hash = "plan " + std::to_string(chunk), .plan = {1, 2, 3}};
   const std::int64_t samples = shape.rows_per_chunk - 1;
   for (std::int64_t batch = 0; batch < BatchesPerChunk(shape); ++batch) {
     const std::int64_t count = std::min(shape.samples_per_batch, samples - batch * shape.samples_per_batch);
@@ -110,9 +109,8 @@ ChunkPlanRecord ExamplePlan(const ExampleShape& shape, std::int64_t chunk) {
                             .bytes = count * shape.tokens_per_sample * kBytesPerToken});
   }
   for (std::int64_t shard = 0; shard < ShardsPerChunk(shape); ++shard) {
-    ShardRecord record{.shard = shard,
-                       .first_batch = shard * shape.batches_per_shard,
-                       .batches = shape.batches_per_shard};
+    ShardRecord record{
+        .shard = shard, .first_batch = shard * shape.batches_per_shard, .batches = shape.batches_per_shard};
     for (const BatchRecord& batch : plan.batches) {
       if (batch.shard != shard) continue;
       record.samples += batch.samples;

@@ -8,8 +8,8 @@
 
 namespace draftmill {
 
-/// The shape of an example. The first `written_chunks` chunks are published whole; the next one is half extracted and has
-/// one published shard; one more is tokenized; the others are only ingested.
+/// The shape of an example. The first `written_chunks` chunks are published whole; the next one is half extracted and
+/// has one published shard; one more is tokenized; the others are only ingested.
 struct ExampleShape {
   std::int64_t chunks = 6;
   std::int64_t rows_per_chunk = 64;

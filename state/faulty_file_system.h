@@ -11,8 +11,8 @@
 // change the disk and are told to the hook before they happen; open: read: list: stat: only meet injected faults.
 //
 // A power cut leaves what a disk promises and nothing more: content as of each file's last Sync, names as of the last
-// SyncFolder of their folder. Model: LevelDB's fault_injection_test. Content of synced files is kept in memory, so files
-// should be small. Files opened before a power cut fail from then on, those opened after it work.
+// SyncFolder of their folder. Model: LevelDB's fault_injection_test. Content of synced files is kept in memory, so
+// files should be small. Files opened before a power cut fail from then on, those opened after it work.
 //
 // Threads: any number, as for every FileSystem. The hook is called without a lock held, from the calling thread.
 #pragma once
@@ -58,7 +58,8 @@ class FaultyFileSystem final : public FileSystem {
   void ClearFaults();
   /// Called before every change; a failure that it returns is the operation's, which then changes nothing.
   void SetHook(Hook hook);
-  /// From now on this many bytes may be written (written again counts again), then the disk is full. Negative: no limit.
+  /// From now on this many bytes may be written (written again counts again), then the disk is full. Negative: no
+  /// limit.
   void SetFreeBytes(std::int64_t free_bytes);
   /// The names of all changes so far, in order.
   std::vector<std::string> Points() const;

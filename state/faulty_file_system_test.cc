@@ -29,9 +29,8 @@ class FaultyFileSystemTest : public testing::Test {
 TEST_F(FaultyFileSystemTest, NamesEveryChangeInOrder) {
   ASSERT_TRUE(files_.MakeFolder(Path("shards")).ok());
   ASSERT_TRUE(files_.WriteAtomically(Path("shards/x"), "content").ok());
-  EXPECT_THAT(files_.Points(),
-              ElementsAre("make_folder:shards", "create:shards/x.partial", "write:shards/x.partial",
-                          "sync:shards/x.partial", "rename:shards/x", "sync_folder:shards"));
+  EXPECT_THAT(files_.Points(), ElementsAre("make_folder:shards", "create:shards/x.partial", "write:shards/x.partial",
+                                           "sync:shards/x.partial", "rename:shards/x", "sync_folder:shards"));
 }
 
 // The promise of WriteAtomically: whichever step fails, and whatever the power takes with it, a reader finds the old

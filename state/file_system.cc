@@ -77,7 +77,7 @@ class PosixReadableFile final : public ReadableFile {
   }
 
   Result<std::int64_t> Size() override {
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd_.get(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path_));
     return std::int64_t{info.st_size};
   }
@@ -138,8 +138,7 @@ class PosixWritableFile final : public WritableFile {
 
 /// Makes the entries of a folder durable; 0 or an errno.
 int SyncFolderErrno(const std::string& path) {
-  const FileDescriptor fd(
-      RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const FileDescriptor fd(RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (fd.get() < 0) return errno;
   if (RetryInterrupted([&] { return ::fsync(fd.get()); }) == 0) return 0;
   // Some file systems cannot sync folders and say so; there is nothing more that could be done there.
@@ -165,7 +164,7 @@ class PosixFileSystem final : public FileSystem {
     // O_NONBLOCK: opening a pipe that nobody writes must not hang; it means nothing for regular files.
     FileDescriptor fd(RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
     if (fd.get() < 0) return ErrnoStatus(errno, Describe("open", path));
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path));
     if (!S_ISREG(info.st_mode)) return InvalidInput(Describe("open", path) + ": not a regular file");
     return std::unique_ptr<ReadableFile>(std::make_unique<PosixReadableFile>(std::move(fd), path));
@@ -230,7 +229,7 @@ class PosixFileSystem final : public FileSystem {
       if (entry == nullptr) break;
       std::string name(static_cast<const char*>(entry->d_name));
       if (name == "." || name == "..") continue;
-      struct stat info {};
+      struct stat info{};
       if (::fstatat(::dirfd(stream.get()), name.c_str(), &info, 0) != 0) {
         if (errno != ENOENT) return ErrnoStatus(errno, Describe("stat", JoinPath(folder, name)));
         // A dangling link is listed as itself; an entry removed meanwhile is left out.
@@ -244,13 +243,13 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Result<FileInfo> Stat(const std::string& path) override {
-    struct stat info {};
+    struct stat info{};
     if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path));
     return FromStat(LastComponent(path), info);
   }
 
   Result<DiskSpace> Space(const std::string& path) override {
-    struct statvfs info {};
+    struct statvfs info{};
     if (RetryInterrupted([&] { return ::statvfs(path.c_str(), &info); }) != 0) {
       return ErrnoStatus(errno, Describe("ask for the free space of", path));
     }

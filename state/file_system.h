@@ -26,16 +26,16 @@ namespace draftmill {
 
 /// What stands in a folder or at a path.
 struct FileInfo {
-  std::string name;               ///< last component of the path
+  std::string name;  ///< last component of the path
   std::int64_t size_bytes = 0;
-  std::int64_t modified_ns = 0;   ///< since 1970; only to skip hashing a file that cannot have changed
+  std::int64_t modified_ns = 0;  ///< since 1970; only to skip hashing a file that cannot have changed
   std::uint64_t inode = 0;
   bool is_folder = false;
 };
 
 /// Space of the file system that holds a path.
 struct DiskSpace {
-  std::int64_t free_bytes = 0;    ///< that this user may still write
+  std::int64_t free_bytes = 0;  ///< that this user may still write
   std::int64_t total_bytes = 0;
 };
 
@@ -54,8 +54,8 @@ class WritableFile {
   virtual ~WritableFile() = default;
   /// Writes all bytes at `offset`, growing the file as needed.
   virtual Status WriteAt(std::int64_t offset, std::span<const std::byte> bytes) = 0;
-  /// Reserves space, so that later writes below `size_bytes` do not meet a full disk where the file system can promise it.
-  /// The size of the file stays as it is.
+  /// Reserves space, so that later writes below `size_bytes` do not meet a full disk where the file system can promise
+  /// it. The size of the file stays as it is.
   virtual Status Allocate(std::int64_t size_bytes) = 0;
   /// Cuts or extends (with zeros) to this size.
   virtual Status Truncate(std::int64_t size_bytes) = 0;
@@ -100,7 +100,8 @@ class FileSystem {
   bool Exists(const std::string& path);
   /// The whole file; refuses one larger than `max_bytes`.
   Result<std::string> ReadAll(const std::string& path, std::int64_t max_bytes = std::int64_t{1} << 30);
-  /// Publishes a whole file: `path`.partial, Sync, Rename, SyncFolder. A reader sees the old or the new file, never a mixture.
+  /// Publishes a whole file: `path`.partial, Sync, Rename, SyncFolder. A reader sees the old or the new file, never a
+  /// mixture.
   Status WriteAtomically(const std::string& path, std::string_view content);
 };
 

@@ -6,10 +6,73 @@
 namespace draftmill::operations {
 namespace {
 
-constexpr std::string_view kNoExtraction =
-    "plan_hash = '', batches = 0, shards = 0, extracted_batches = 0, extracted_samples = 0, extracted_tokens = 0, "
-    "extracted_bytes = 0, quarantined = 0, published_shards = 0, published_samples = 0, published_tokens = 0, "
-    "published_bytes = 0";
+// Samples and conversations have no index by chunk: the chunk's range of numbers finds them.
+constexpr std::string_view kDropSamplesOfChunk = R"(
+  DELETE FROM samples
+  WHERE chunk = ?1
+    AND sample_id >= (SELECT first_sample FROM chunks WHERE chunk = ?1)
+    AND sample_id < (SELECT first_sample + rows FROM chunks WHERE chunk = ?1))";
+
+constexpr std::string_view kDropSamplesFromChunk = R"(
+  DELETE FROM samples
+  WHERE chunk >= ?1 AND sample_id >= (SELECT min(first_sample) FROM chunks WHERE chunk >= ?1))";
+
+constexpr std::string_view kDropConversationsFromChunk = R"(
+  DELETE FROM conversations
+  WHERE chunk >= ?1 AND sample_id >= (SELECT min(first_sample) FROM chunks WHERE chunk >= ?1))";
+
+constexpr std::string_view kNothingDone =
+    "extracted_batches = 0, extracted_samples = 0, extracted_tokens = 0, extracted_bytes = 0, quarantined = 0, "
+    "published_shards = 0, published_samples = 0, published_tokens = 0, published_bytes = 0";
+constexpr std::string_view kNoPlan = "plan_hash = '', batches = 0, shards = 0, ";
+
+constexpr std::string_view kForgetTokenization = R"(
+  UPDATE chunks
+  SET tokenized = 0, samples = 0, tokens = 0, supervised_tokens = 0, tokenize_failed = 0, corpus_digest = '',
+      corpus_bytes = 0)";
+
+constexpr std::string_view kMarkStaleFrom = R"(
+  UPDATE stages
+  SET state = iif(state = 'pending', 'pending', 'stale'), reported_done = 0, changed_ms = ?2
+  WHERE stage = ?1
+     OR (?1 <> 'vocab_map' AND position > (SELECT position FROM stages WHERE stage = ?1)))";
+
+constexpr std::string_view kDamageShardOfBatch = R"(
+  UPDATE shards
+  SET state = 'damaged'
+  WHERE chunk = ?1 AND first_batch <= ?2 AND ?2 < first_batch + batches AND state = 'published')";
+
+/// Changes the row only where a counter is wrong, so that the number of changes tells.
+constexpr std::string_view kRecountChunk = R"(
+  WITH
+    b AS (
+      SELECT count(*) AS batches,
+             coalesce(sum(state = 'written'), 0) AS extracted_batches,
+             coalesce(sum(iif(state = 'written', samples, 0)), 0) AS extracted_samples,
+             coalesce(sum(iif(state = 'written', tokens, 0)), 0) AS extracted_tokens,
+             coalesce(sum(iif(state = 'written', bytes, 0)), 0) AS extracted_bytes,
+             coalesce(sum(iif(state = 'written', quarantined, 0)), 0) AS quarantined
+      FROM batches WHERE chunk = ?1),
+    s AS (
+      SELECT count(*) AS shards,
+             coalesce(sum(state = 'published'), 0) AS published_shards,
+             coalesce(sum(iif(state = 'published', samples, 0)), 0) AS published_samples,
+             coalesce(sum(iif(state = 'published', tokens, 0)), 0) AS published_tokens,
+             coalesce(sum(iif(state = 'published', bytes, 0)), 0) AS published_bytes
+      FROM shards WHERE chunk = ?1)
+  UPDATE chunks
+  SET batches = b.batches, extracted_batches = b.extracted_batches, extracted_samples = b.extracted_samples,
+      extracted_tokens = b.extracted_tokens, extracted_bytes = b.extracted_bytes, quarantined = b.quarantined,
+      shards = s.shards, published_shards = s.published_shards, published_samples = s.published_samples,
+      published_tokens = s.published_tokens, published_bytes = s.published_bytes
+  FROM b, s
+  WHERE chunks.chunk = ?1
+    AND ((chunks.batches, chunks.extracted_batches, chunks.extracted_samples, chunks.extracted_tokens,
+          chunks.extracted_bytes, chunks.quarantined)
+         <> (b.batches, b.extracted_batches, b.extracted_samples, b.extracted_tokens, b.extracted_bytes, b.quarantined)
+      OR (chunks.shards, chunks.published_shards, chunks.published_samples, chunks.published_tokens,
+          chunks.published_bytes)
+         <> (s.shards, s.published_shards, s.published_samples, s.published_tokens, s.published_bytes)))";
 
 std::string Joined(std::initializer_list<std::string_view> parts) {
   std::string text;
@@ -42,37 +105,30 @@ Status DropAllIngested(sqlite::Connection& db) {
 
 Status DropAllTokenized(sqlite::Connection& db) {
   DRAFTMILL_RETURN_IF_ERROR(DropAllExtraction(db));
-  return RunAll(db, {"UPDATE chunks SET tokenized = 0, samples = 0, tokens = 0, supervised_tokens = 0, tokenize_failed = 0, "
-                     "corpus_digest = '', corpus_bytes = 0",
-                     "DELETE FROM failures WHERE stage = 'tokenize'"});
+  return RunAll(db, {kForgetTokenization, "DELETE FROM failures WHERE stage = 'tokenize'"});
 }
 
 }  // namespace
 
 Status DropExtraction(sqlite::Connection& db, std::int64_t chunk) {
-  DRAFTMILL_RETURN_IF_ERROR(
-      RunForChunk(db, chunk,
-                  {"DELETE FROM samples WHERE sample_id >= (SELECT first_sample FROM chunks WHERE chunk = ?1) AND sample_id < "
-                   "(SELECT first_sample + rows FROM chunks WHERE chunk = ?1) AND chunk = ?1",
-                   "DELETE FROM plans WHERE chunk = ?", "DELETE FROM batches WHERE chunk = ?",
-                   "DELETE FROM shards WHERE chunk = ?",
-                   "DELETE FROM failures WHERE chunk = ? AND stage IN ('extract', 'write')"}));
-  return db.Run(Joined({"UPDATE chunks SET ", kNoExtraction, " WHERE chunk = ?"}), chunk);
+  DRAFTMILL_RETURN_IF_ERROR(RunForChunk(db, chunk,
+                                        {kDropSamplesOfChunk, "DELETE FROM plans WHERE chunk = ?",
+                                         "DELETE FROM batches WHERE chunk = ?", "DELETE FROM shards WHERE chunk = ?",
+                                         "DELETE FROM failures WHERE chunk = ? AND stage IN ('extract', 'write')"}));
+  return db.Run(Joined({"UPDATE chunks SET ", kNoPlan, kNothingDone, " WHERE chunk = ?"}), chunk);
 }
 
 Status DropAllExtraction(sqlite::Connection& db) {
   return RunAll(db, {"DELETE FROM samples", "DELETE FROM plans", "DELETE FROM batches", "DELETE FROM shards",
                      "DELETE FROM failures WHERE stage IN ('extract', 'write')",
-                     Joined({"UPDATE chunks SET ", kNoExtraction})});
+                     Joined({"UPDATE chunks SET ", kNoPlan, kNothingDone})});
 }
 
 Status RedoAllExtraction(sqlite::Connection& db) {
-  DRAFTMILL_RETURN_IF_ERROR(
-      RunAll(db, {"UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0",
-                  "UPDATE shards SET state = 'stale' WHERE state <> 'planned'",
-                  "DELETE FROM failures WHERE stage IN ('extract', 'write')",
-                  "UPDATE chunks SET extracted_batches = 0, extracted_samples = 0, extracted_tokens = 0, extracted_bytes = 0, "
-                  "quarantined = 0, published_shards = 0, published_samples = 0, published_tokens = 0, published_bytes = 0"}));
+  DRAFTMILL_RETURN_IF_ERROR(RunAll(
+      db, {"UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0",
+           "UPDATE shards SET state = 'stale' WHERE state <> 'planned'",
+           "DELETE FROM failures WHERE stage IN ('extract', 'write')", Joined({"UPDATE chunks SET ", kNothingDone})}));
   return MarkUndone(db, {"extract", "write"});
 }
 
@@ -82,20 +138,17 @@ Status RedoAllTokenization(sqlite::Connection& db) {
 }
 
 Status RedoIngest(sqlite::Connection& db) {
-  DRAFTMILL_RETURN_IF_ERROR(
-      RunAll(db, {"UPDATE chunks SET ingested = 0", "DELETE FROM sources", "DELETE FROM conversations",
-                  "DELETE FROM failures WHERE stage = 'ingest'",
-                  "UPDATE stages SET reported_done = 0 WHERE stage = 'ingest'"}));
+  DRAFTMILL_RETURN_IF_ERROR(RunAll(db, {"UPDATE chunks SET ingested = 0", "DELETE FROM sources",
+                                        "DELETE FROM conversations", "DELETE FROM failures WHERE stage = 'ingest'",
+                                        "UPDATE stages SET reported_done = 0 WHERE stage = 'ingest'"}));
   return MarkUndone(db, {"ingest", "tokenize", "vocab_map", "extract", "write"});
 }
 
 Status DropChunksFrom(sqlite::Connection& db, std::int64_t chunks) {
-  return RunForChunk(
-      db, chunks,
-      {"DELETE FROM samples WHERE sample_id >= (SELECT min(first_sample) FROM chunks WHERE chunk >= ?1) AND chunk >= ?1",
-       "DELETE FROM conversations WHERE sample_id >= (SELECT min(first_sample) FROM chunks WHERE chunk >= ?1) AND chunk >= ?1",
-       "DELETE FROM plans WHERE chunk >= ?", "DELETE FROM batches WHERE chunk >= ?", "DELETE FROM shards WHERE chunk >= ?",
-       "DELETE FROM failures WHERE chunk >= ?", "DELETE FROM chunks WHERE chunk >= ?"});
+  return RunForChunk(db, chunks,
+                     {kDropSamplesFromChunk, kDropConversationsFromChunk, "DELETE FROM plans WHERE chunk >= ?",
+                      "DELETE FROM batches WHERE chunk >= ?", "DELETE FROM shards WHERE chunk >= ?",
+                      "DELETE FROM failures WHERE chunk >= ?", "DELETE FROM chunks WHERE chunk >= ?"});
 }
 
 Status ResetFrom(sqlite::Connection& db, std::string_view stage, std::int64_t now_ms) {
@@ -110,30 +163,24 @@ Status ResetFrom(sqlite::Connection& db, std::string_view stage, std::int64_t no
   }
   // States exist only in shards, so writing again means extracting again; no stage reads the vocabulary map.
   const std::string_view first = stage == "write" ? "extract" : stage;
-  return db.Run(
-      "UPDATE stages SET state = iif(state = 'pending', 'pending', 'stale'), reported_done = 0, changed_ms = ?2 WHERE stage = "
-      "?1 OR (?1 <> 'vocab_map' AND position > (SELECT position FROM stages WHERE stage = ?1))",
-      first, now_ms);
+  return db.Run(kMarkStaleFrom, first, now_ms);
 }
 
 Status MarkBatchesDamaged(sqlite::Connection& db, std::int64_t chunk, std::span<const std::int64_t> batches) {
   for (const std::int64_t batch : batches) {
-    DRAFTMILL_RETURN_IF_ERROR(
-        db.Run("UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0 WHERE chunk = ? AND batch = ?",
-               chunk, batch));
-    DRAFTMILL_RETURN_IF_ERROR(
-        db.Run("UPDATE shards SET state = 'damaged' WHERE chunk = ?1 AND first_batch <= ?2 AND first_batch + batches > ?2 AND "
-               "state = 'published'",
-               chunk, batch));
+    DRAFTMILL_RETURN_IF_ERROR(db.Run(
+        "UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0 WHERE chunk = ? AND batch = ?",
+        chunk, batch));
+    DRAFTMILL_RETURN_IF_ERROR(db.Run(kDamageShardOfBatch, chunk, batch));
   }
   DRAFTMILL_RETURN_IF_ERROR(RecountChunk(db, chunk).status());
   return MarkUndone(db, {"extract", "write"});
 }
 
 Status MarkShardDamaged(sqlite::Connection& db, std::int64_t chunk, std::int64_t shard) {
-  DRAFTMILL_RETURN_IF_ERROR(
-      db.Run("UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0 WHERE chunk = ? AND shard = ?",
-             chunk, shard));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(
+      "UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0 WHERE chunk = ? AND shard = ?",
+      chunk, shard));
   DRAFTMILL_RETURN_IF_ERROR(db.Run("UPDATE shards SET state = 'damaged' WHERE chunk = ? AND shard = ?", chunk, shard));
   DRAFTMILL_RETURN_IF_ERROR(RecountChunk(db, chunk).status());
   return MarkUndone(db, {"extract", "write"});
@@ -150,27 +197,7 @@ Status MarkIngestedDamaged(sqlite::Connection& db, std::int64_t chunk) {
 }
 
 Result<bool> RecountChunk(sqlite::Connection& db, std::int64_t chunk) {
-  // Both sides in the order of the columns, so that one row comparison says whether anything was wrong.
-  DRAFTMILL_RETURN_IF_ERROR(db.Run(
-      "UPDATE chunks SET batches = n.batches, shards = n.shards, extracted_batches = n.extracted_batches, extracted_samples = "
-      "n.extracted_samples, extracted_tokens = n.extracted_tokens, extracted_bytes = n.extracted_bytes, quarantined = "
-      "n.quarantined, published_shards = n.published_shards, published_samples = n.published_samples, published_tokens = "
-      "n.published_tokens, published_bytes = n.published_bytes FROM (SELECT b.*, s.* FROM "
-      "(SELECT count(*) AS batches, coalesce(sum(state = 'written'), 0) AS extracted_batches, "
-      "coalesce(sum(iif(state = 'written', samples, 0)), 0) AS extracted_samples, "
-      "coalesce(sum(iif(state = 'written', tokens, 0)), 0) AS extracted_tokens, "
-      "coalesce(sum(iif(state = 'written', bytes, 0)), 0) AS extracted_bytes, "
-      "coalesce(sum(iif(state = 'written', quarantined, 0)), 0) AS quarantined FROM batches WHERE chunk = ?1) AS b, "
-      "(SELECT count(*) AS shards, coalesce(sum(state = 'published'), 0) AS published_shards, "
-      "coalesce(sum(iif(state = 'published', samples, 0)), 0) AS published_samples, "
-      "coalesce(sum(iif(state = 'published', tokens, 0)), 0) AS published_tokens, "
-      "coalesce(sum(iif(state = 'published', bytes, 0)), 0) AS published_bytes FROM shards WHERE chunk = ?1) AS s) AS n "
-      "WHERE chunks.chunk = ?1 AND (chunks.batches, chunks.shards, chunks.extracted_batches, chunks.extracted_samples, "
-      "chunks.extracted_tokens, chunks.extracted_bytes, chunks.quarantined, chunks.published_shards, "
-      "chunks.published_samples, chunks.published_tokens, chunks.published_bytes) IS NOT (n.batches, n.shards, "
-      "n.extracted_batches, n.extracted_samples, n.extracted_tokens, n.extracted_bytes, n.quarantined, n.published_shards, "
-      "n.published_samples, n.published_tokens, n.published_bytes)",
-      chunk));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(kRecountChunk, chunk));
   return db.changes() == 0;
 }
 

@@ -35,8 +35,8 @@ std::int64_t ToInteger(const std::string& text) {
 }
 
 std::string Serialize(const LockOwner& owner) {
-  return owner.host + '\n' + owner.boot_id + '\n' + std::to_string(owner.pid) + '\n' +
-         std::to_string(owner.since_ms) + '\n';
+  return owner.host + '\n' + owner.boot_id + '\n' + std::to_string(owner.pid) + '\n' + std::to_string(owner.since_ms) +
+         '\n';
 }
 
 /// Reads what Serialize wrote. Whatever else stands there gives an owner with empty parts.

@@ -22,9 +22,9 @@ namespace draftmill {
 /// Who holds a lock, as its file says.
 struct LockOwner {
   std::string host{};
-  std::string boot_id{};        ///< tells processes of the same number apart across restarts of the machine
+  std::string boot_id{};  ///< tells processes of the same number apart across restarts of the machine
   std::int64_t pid = 0;
-  std::int64_t since_ms = 0;    ///< milliseconds since 1970 UTC
+  std::int64_t since_ms = 0;  ///< milliseconds since 1970 UTC
 
   /// "process 4711 on gpu-03, since 2026-01-31 12:00:00 UTC".
   std::string ToString() const;

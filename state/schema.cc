@@ -1,8 +1,11 @@
 #include "state/schema.h"
 
 #include <array>
+#include <chrono>
 #include <cstring>
-#include <optional>
+#include <map>
+#include <thread>
+#include <utility>
 
 namespace draftmill {
 namespace {
@@ -32,7 +35,8 @@ Result<FileHead> ReadHead(FileSystem& files, const std::string& path) {
 }
 
 constexpr std::string_view kMoveAway =
-    ". It was left as it is. Move it away and rebuild the database from the work folder's files: `draftmill state TARGET "
+    ". It was left as it is. Move it away and rebuild the database from the work folder's files: `draftmill state "
+    "TARGET "
     "rebuild`, or name another work folder";
 
 Status NotOurs(const std::string& path, std::string_view what) {
@@ -61,15 +65,53 @@ Result<std::int64_t> CheckOwner(sqlite::Connection& connection, const std::strin
   return version;
 }
 
-Status Migrate(sqlite::Connection& connection, std::int64_t version) {
-  if (version == SchemaVersion()) return OkStatus();
-  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(connection));
+Status RunMigrations(sqlite::Connection& connection, std::int64_t version) {
   for (const Migration& migration : SchemaMigrations().subspan(static_cast<std::size_t>(version))) {
     DRAFTMILL_RETURN_IF_ERROR(connection.Execute(std::string(migration.sql)).WithContext(migration.name));
   }
+  return OkStatus();
+}
+
+Status Migrate(sqlite::Connection& connection, std::int64_t version) {
+  if (version == SchemaVersion()) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(connection));
+  DRAFTMILL_RETURN_IF_ERROR(RunMigrations(connection, version));
   DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA application_id = " + std::to_string(kStateApplicationId)));
   DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA user_version = " + std::to_string(SchemaVersion())));
   return transaction.Commit();
+}
+
+/// The SQL of everything in a database, by kind and name.
+using SchemaObjects = std::map<std::string, std::string>;
+
+Result<SchemaObjects> ReadObjects(sqlite::Connection& connection) {
+  SchemaObjects objects;
+  DRAFTMILL_ASSIGN_OR_RETURN(
+      sqlite::Statement query,
+      connection.Prepare("SELECT type || ' ' || name, sql FROM sqlite_schema WHERE sql IS NOT NULL"));
+  for (;;) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return objects;
+    objects[query.Text(0)] = query.Text(1);
+  }
+}
+
+/// What a database of this version holds must be what this program would have made: a file from elsewhere could give a
+/// view another meaning, or let a trigger change what is written. Views and indexes that somebody added do no harm.
+Status CheckObjects(sqlite::Connection& connection, const std::string& path) {
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Connection pattern, sqlite::Connection::Open(":memory:", sqlite::Access::kCreate));
+  DRAFTMILL_RETURN_IF_ERROR(RunMigrations(pattern, 0));
+  DRAFTMILL_ASSIGN_OR_RETURN(const SchemaObjects expected, ReadObjects(pattern));
+  DRAFTMILL_ASSIGN_OR_RETURN(const SchemaObjects found, ReadObjects(connection));
+  for (const auto& [name, sql] : expected) {
+    const auto object = found.find(name);
+    if (object == found.end()) return Damaged(path, "it has no " + name);
+    if (object->second != sql) return Damaged(path, "its " + name + " was changed");
+  }
+  for (const auto& [name, sql] : found) {
+    if (name.starts_with("trigger ")) return Damaged(path, "somebody added the " + name);
+  }
+  return OkStatus();
 }
 
 Status QuickCheck(sqlite::Connection& connection, const std::string& path) {
@@ -85,8 +127,8 @@ Status Explain(const Status& status, const std::string& path) {
   return status;
 }
 
-/// Asks whose it is without changing anything: closing a writing connection would fold in a foreign file's log. A file that
-/// cannot be read so (a journal to be rolled back) is left to the writing connection.
+/// Asks whose it is without changing anything: closing a writing connection would fold in a foreign file's log. A file
+/// that cannot be read so (a journal to be rolled back) is left to the writing connection.
 Status RefuseForeign(const std::string& path) {
   Result<sqlite::Connection> connection = sqlite::Connection::Open(path, sqlite::Access::kReadOnly);
   if (!connection.ok()) return OkStatus();
@@ -101,16 +143,19 @@ Result<WritableDatabase> TryOpenForWriting(const FileHead& head, const std::stri
   if (head.is_wal) DRAFTMILL_RETURN_IF_ERROR(QuickCheck(connection, path));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string mode, connection.QueryText("PRAGMA journal_mode = WAL"));
   if (mode != "wal") {
-    return Unsupported(path + ": this file system cannot hold the database (no shared memory for SQLite's WAL mode). "
-                              "Put the work folder on a local disk");
+    return Unsupported(path +
+                       ": this file system cannot hold the database (no shared memory for SQLite's WAL mode). "
+                       "Put the work folder on a local disk");
   }
   DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000"));
   DRAFTMILL_RETURN_IF_ERROR(Migrate(connection, version));
+  DRAFTMILL_RETURN_IF_ERROR(CheckObjects(connection, path));
   return WritableDatabase{.connection = std::move(connection), .after_unclean_end = head.is_wal};
 }
 
-Result<std::int64_t> TouchSchema(sqlite::Connection& connection) {
-  return connection.QueryInteger("SELECT count(*) FROM sqlite_schema");
+/// Makes SQLite read the file, which opening alone does not.
+Status TouchSchema(sqlite::Connection& connection) {
+  return connection.QueryInteger("SELECT count(*) FROM sqlite_schema").status();
 }
 
 /// A WAL database in a folder that cannot be written opens only as a file that does not change; which holds where no
@@ -118,11 +163,11 @@ Result<std::int64_t> TouchSchema(sqlite::Connection& connection) {
 Result<sqlite::Connection> OpenReadable(FileSystem& files, const std::string& path) {
   Result<sqlite::Connection> connection = sqlite::Connection::Open(path, sqlite::Access::kReadOnly);
   Status status = connection.status();
-  if (status.ok()) status = TouchSchema(*connection).status();
+  if (status.ok()) status = TouchSchema(*connection);
   if (status.ok()) return connection;
   if (status.code() != StatusCode::kIo || files.Exists(path + "-wal")) return status;
   DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Connection immutable, sqlite::Connection::Open(path, sqlite::Access::kImmutable));
-  DRAFTMILL_RETURN_IF_ERROR(TouchSchema(immutable).status());
+  DRAFTMILL_RETURN_IF_ERROR(TouchSchema(immutable));
   return immutable;
 }
 
@@ -146,8 +191,15 @@ Result<WritableDatabase> OpenForWriting(FileSystem& files, const std::string& pa
 }
 
 Status CloseForWriting(sqlite::Connection& connection) {
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::string mode, connection.QueryText("PRAGMA journal_mode = DELETE"));
-  if (mode == "delete") return OkStatus();
+  // SQLite does not wait for readers here; one that only looks is gone in a moment.
+  constexpr int kTries = 10;
+  constexpr std::chrono::milliseconds kPause(100);
+  for (int i = 0; i < kTries; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kPause);
+    const Result<std::string> mode = connection.QueryText("PRAGMA journal_mode = DELETE");
+    if (!mode.ok() && mode.status().code() != StatusCode::kConflict) return mode.status();
+    if (mode.ok() && *mode == "delete") return OkStatus();
+  }
   return Conflict("the state database is being read by another process; it stays complete, but in WAL mode");
 }
 
@@ -166,6 +218,8 @@ Result<sqlite::Connection> OpenForReading(FileSystem& files, const std::string& 
                     ", this program reads " + std::to_string(SchemaVersion()) +
                     "). Nothing is lost: `draftmill run` brings it up to date");
   }
+  const Status objects = CheckObjects(*connection, path);
+  if (!objects.ok()) return Explain(objects, path);
   return connection;
 }
 

@@ -42,8 +42,8 @@ struct WritableDatabase {
   bool after_unclean_end = false;
 };
 
-/// Opens for the one writer: WAL with full syncs, migrated to this program's version. After an unclean end every page is
-/// checked first. `create` makes a missing file; else it is kNotFound. The caller holds the run lock.
+/// Opens for the one writer: WAL with full syncs, migrated to this program's version. After an unclean end every page
+/// is checked first. `create` makes a missing file; else it is kNotFound. The caller holds the run lock.
 Result<WritableDatabase> OpenForWriting(FileSystem& files, const std::string& path, bool create);
 
 /// Leaves a single file that opens read-only anywhere: checkpoint, then `journal_mode=DELETE`. Where a reader holds the

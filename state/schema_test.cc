@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <random>
 #include <string>
 
 #include "state/temporary_folder.h"
@@ -118,6 +119,31 @@ TEST_F(SchemaTest, RefusesANewerVersion) {
   EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kConflict);
 }
 
+TEST_F(SchemaTest, RefusesASchemaThatIsNotTheOneOfItsVersion) {
+  const std::string endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n";
+  for (const std::string& change :
+       {"DROP VIEW progress; CREATE VIEW progress AS " + endless, std::string("DROP TABLE events"),
+        std::string("CREATE TRIGGER t AFTER INSERT ON facts BEGIN DELETE FROM samples; END")}) {
+    ASSERT_TRUE(files_.Remove(Path()).ok());
+    {
+      Result<WritableDatabase> database = Open();
+      ASSERT_TRUE(database.ok());
+      ASSERT_TRUE(CloseForWriting(database->connection).ok());
+    }
+    Execute(change);
+    EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kCorrupt) << change;
+    EXPECT_EQ(Open().status().code(), StatusCode::kCorrupt) << change;
+    for (const char* suffix : {"-wal", "-shm"}) ASSERT_TRUE(files_.Remove(Path() + suffix).ok());
+  }
+}
+
+TEST_F(SchemaTest, AnIndexOfOnesOwnDoesNoHarm) {
+  ASSERT_TRUE(Open().ok());
+  Execute("CREATE INDEX mine ON samples (tokens)");
+  EXPECT_TRUE(OpenForReading(files_, Path()).ok());
+  EXPECT_TRUE(Open().ok());
+}
+
 TEST_F(SchemaTest, AFileInWhichNothingWasCommittedIsNew) {
   Execute("PRAGMA journal_mode = WAL");
   EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kNotFound);
@@ -162,6 +188,28 @@ TEST_F(SchemaTest, TruncatedAndGarbledFilesAreRefusedWithoutACrash) {
   ASSERT_TRUE(files_.WriteAtomically(Path(), garbled).ok());
   EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kCorrupt);
   EXPECT_EQ(Open().status().code(), StatusCode::kCorrupt);
+}
+
+// A seeded stand-in for the fuzzer: bytes changed anywhere end in an answer or a refusal.
+TEST_F(SchemaTest, DamagedBytesNeverCrashAReader) {
+  {
+    Result<WritableDatabase> database = Open();
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(database->connection.Run("INSERT INTO facts VALUES ('a', 'b')").ok());
+    ASSERT_TRUE(CloseForWriting(database->connection).ok());
+  }
+  const std::string whole = Content();
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 60; ++round) {
+    std::string changed = whole;
+    for (int i = 0; i < 8; ++i) changed[random() % changed.size()] = static_cast<char>(random());
+    ASSERT_TRUE(files_.WriteAtomically(Path(), changed).ok());
+    Result<sqlite::Connection> db = OpenForReading(files_, Path());
+    if (!db.ok()) continue;
+    for (const char* table : {"progress", "timeline", "facts", "failures_by_reason"}) {
+      static_cast<void>(db->QueryText("SELECT * FROM " + std::string(table)));
+    }
+  }
 }
 
 }  // namespace

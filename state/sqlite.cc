@@ -10,20 +10,26 @@ namespace {
 
 StatusCode CodeOf(sqlite3* connection, int code) {
   switch (code & 0xff) {
-    case SQLITE_FULL: return StatusCode::kDiskFull;
+    case SQLITE_FULL:
+      return StatusCode::kDiskFull;
     case SQLITE_IOERR: {
       const int error = sqlite3_system_errno(connection);
       return error == ENOSPC || error == EDQUOT ? StatusCode::kDiskFull : StatusCode::kIo;
     }
-    case SQLITE_NOMEM: return StatusCode::kOutOfMemory;
+    case SQLITE_NOMEM:
+      return StatusCode::kOutOfMemory;
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return StatusCode::kCorrupt;
+    case SQLITE_NOTADB:
+      return StatusCode::kCorrupt;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return StatusCode::kConflict;
+    case SQLITE_LOCKED:
+      return StatusCode::kConflict;
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
-    case SQLITE_PERM: return StatusCode::kIo;
-    default: return StatusCode::kInternal;
+    case SQLITE_PERM:
+      return StatusCode::kIo;
+    default:
+      return StatusCode::kInternal;
   }
 }
 
@@ -58,9 +64,12 @@ int OpenFlags(Access access) {
   constexpr int kCommon = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   switch (access) {
     case Access::kReadOnly:
-    case Access::kImmutable: return kCommon | SQLITE_OPEN_READONLY;
-    case Access::kReadWrite: return kCommon | SQLITE_OPEN_READWRITE;
-    case Access::kCreate: return kCommon | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    case Access::kImmutable:
+      return kCommon | SQLITE_OPEN_READONLY;
+    case Access::kReadWrite:
+      return kCommon | SQLITE_OPEN_READWRITE;
+    case Access::kCreate:
+      return kCommon | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   }
   return kCommon | SQLITE_OPEN_READONLY;
 }
@@ -164,6 +173,8 @@ Result<Connection> Connection::Open(const std::string& path, Access access) {
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_ENABLE_FKEY, 1, nullptr);
+  constexpr int kMaxValueBytes = 256 << 20;
+  sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, kMaxValueBytes);
   const bool read_only = access == Access::kReadOnly || access == Access::kImmutable;
   if (read_only) DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA query_only = ON"));
   DRAFTMILL_RETURN_IF_ERROR(connection.Execute("PRAGMA cell_size_check = ON"));

@@ -5,8 +5,9 @@
 //   DRAFTMILL_RETURN_IF_ERROR(query->Bind(chunk));
 //   DRAFTMILL_ASSIGN_OR_RETURN(const bool found, query->Step());
 //
-// Threads: a connection and its statements belong to one thread at a time. Errors: a full disk is kDiskFull, a file that
-// is no database or a damaged one kCorrupt, a lock held by somebody else kConflict, the rest kIo or kInternal (wrong SQL).
+// Threads: a connection and its statements belong to one thread at a time. Errors: a full disk is kDiskFull, a file
+// that is no database or a damaged one kCorrupt, a lock held by somebody else kConflict, the rest kIo or kInternal
+// (wrong SQL).
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,11 @@ TEST_F(SqliteTest, BindsAndReadsEveryKindOfValue) {
   ASSERT_TRUE(db.Execute("CREATE TABLE t (i INTEGER, r REAL, s TEXT, b BLOB, n INTEGER) STRICT").ok());
   const std::array<std::uint8_t, 3> blob = {1, 0, 255};
   const std::optional<std::int64_t> nothing;
-  ASSERT_TRUE(db.Run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", std::int64_t{-5}, 0.5, std::string("a\0b", 3), blob, nothing).ok());
-  ASSERT_TRUE(db.Run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", 7, 1.0, std::string_view(), nullptr, std::optional(9)).ok());
+  ASSERT_TRUE(
+      db.Run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", std::int64_t{-5}, 0.5, std::string("a\0b", 3), blob, nothing)
+          .ok());
+  ASSERT_TRUE(
+      db.Run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", 7, 1.0, std::string_view(), nullptr, std::optional(9)).ok());
   Statement query = *db.Prepare("SELECT i, r, s, b, n FROM t ORDER BY i");
   ASSERT_TRUE(*query.Step());
   EXPECT_EQ(query.columns(), 5);

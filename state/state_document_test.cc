@@ -34,8 +34,7 @@ class StateDocumentTest : public testing::Test {
     const Result<std::string> document = RealFileSystem().ReadAll("docs/state.md");
     ASSERT_TRUE(document.ok()) << document.status().ToString();
     document_ = *document;
-    Result<std::unique_ptr<StateWriter>> state =
-        StateWriter::Open(folder_.path(), {.create = true});
+    Result<std::unique_ptr<StateWriter>> state = StateWriter::Open(folder_.path(), {.create = true});
     ASSERT_TRUE(state.ok());
     ASSERT_TRUE(FillExample(**state, {}).ok());
     ASSERT_TRUE((*state)->Close().ok());

@@ -120,10 +120,12 @@ ConversationRecord ToConversation(const sqlite::Statement& row) {
 }
 
 constexpr std::string_view kChunkColumns =
-    "SELECT chunk, epoch, first_sample, rows, bytes, ingested_digest, ingested, tokenized, samples, tokens, "
-    "supervised_tokens, tokenize_failed, corpus_digest, corpus_bytes, plan_hash, batches, shards, extracted_batches, "
-    "extracted_samples, extracted_tokens, extracted_bytes, quarantined, published_shards, published_samples, "
-    "published_tokens, published_bytes FROM chunks ";
+    R"(
+          SELECT chunk, epoch, first_sample, rows, bytes, ingested_digest, ingested, tokenized, samples, tokens,
+          supervised_tokens, tokenize_failed, corpus_digest, corpus_bytes, plan_hash, batches, shards,
+          extracted_batches, extracted_samples, extracted_tokens, extracted_bytes, quarantined, published_shards,
+          published_samples, published_tokens, published_bytes
+          FROM chunks)";
 
 ChunkRecord ToChunk(const sqlite::Statement& row) {
   return {.chunk = row.Integer(0),
@@ -229,6 +231,24 @@ FailureRecord ToFailure(const sqlite::Statement& row) {
           .chunk = row.OptionalInteger(10).value_or(-1)};
 }
 
+EventRecord ToEvent(const sqlite::Statement& row) {
+  return {.event = row.Integer(0),
+          .run = row.Integer(1),
+          .at_ms = row.Integer(2),
+          .level = ToEventLevel(row.Text(3)),
+          .text = row.Text(4)};
+}
+
+ThroughputRecord ToThroughput(const sqlite::Statement& row) {
+  return {.run = row.Integer(0),
+          .stage = row.Text(1),
+          .at_ms = row.Integer(2),
+          .span_ms = row.Integer(3),
+          .samples = row.Integer(4),
+          .tokens = row.Integer(5),
+          .bytes = row.Integer(6)};
+}
+
 std::string Joined(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += part;
@@ -255,8 +275,9 @@ Result<std::optional<RunRecord>> StateReader::LastRun() {
 Result<StageRecord> StateReader::WithParts(StageRecord stage) {
   DRAFTMILL_ASSIGN_OR_RETURN(
       std::vector<FingerprintPart> parts,
-      QueryAll(connection_, "SELECT name, value FROM fingerprint_parts WHERE stage = ? ORDER BY position",
-               [](const sqlite::Statement& row) { return FingerprintPart{row.Text(0), row.Text(1)}; }, stage.stage));
+      QueryAll(
+          connection_, "SELECT name, value FROM fingerprint_parts WHERE stage = ? ORDER BY position",
+          [](const sqlite::Statement& row) { return FingerprintPart{row.Text(0), row.Text(1)}; }, stage.stage));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool repeated = std::any_of(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&](const FingerprintPart& part) { return part.name == parts[i].name; });
@@ -285,66 +306,56 @@ Result<StageRecord> StateReader::Stage(std::string_view stage) {
 
 Result<std::vector<ProgressRecord>> StateReader::Progress() {
   return QueryAll(connection_,
-                  "SELECT stage, state, unit, total, done, failed, percent, samples_per_second, tokens_per_second, bytes, "
-                  "eta_seconds FROM progress",
+                  R"(
+          SELECT stage, state, unit, total, done, failed, percent, samples_per_second, tokens_per_second, bytes,
+          eta_seconds
+          FROM progress)",
                   ToProgress);
 }
 
 Result<std::optional<std::string>> StateReader::Fact(std::string_view name) {
-  DRAFTMILL_ASSIGN_OR_RETURN(
-      std::vector<std::string> values,
-      QueryAll(connection_, "SELECT value FROM facts WHERE name = ?",
-               [](const sqlite::Statement& row) { return row.Text(0); }, name));
+  DRAFTMILL_ASSIGN_OR_RETURN(std::vector<std::string> values,
+                             QueryAll(
+                                 connection_, "SELECT value FROM facts WHERE name = ?",
+                                 [](const sqlite::Statement& row) { return row.Text(0); }, name));
   return values.empty() ? std::optional<std::string>() : std::optional(std::move(values.front()));
 }
 
 Result<std::vector<EventRecord>> StateReader::Events(std::int64_t after, std::int64_t limit) {
-  return QueryAll(
-      connection_, "SELECT event, run, at_ms, level, text FROM events WHERE event > ? ORDER BY event LIMIT ?",
-      [](const sqlite::Statement& row) {
-        return EventRecord{.event = row.Integer(0),
-                           .run = row.Integer(1),
-                           .at_ms = row.Integer(2),
-                           .level = ToEventLevel(row.Text(3)),
-                           .text = row.Text(4)};
-      },
-      after, limit);
+  return QueryAll(connection_,
+                  "SELECT event, run, at_ms, level, text FROM events WHERE event > ? ORDER BY event LIMIT ?", ToEvent,
+                  after, limit);
 }
 
 Result<std::vector<ThroughputRecord>> StateReader::Throughput(std::string_view stage, std::int64_t limit) {
-  DRAFTMILL_ASSIGN_OR_RETURN(
-      std::vector<ThroughputRecord> points,
-      QueryAll(
-          connection_,
-          "SELECT run, stage, at_ms, span_ms, samples, tokens, bytes FROM throughput WHERE stage = ? ORDER BY at_ms DESC, "
-          "point DESC LIMIT ?",
-          [](const sqlite::Statement& row) {
-            return ThroughputRecord{.run = row.Integer(0),
-                                    .stage = row.Text(1),
-                                    .at_ms = row.Integer(2),
-                                    .span_ms = row.Integer(3),
-                                    .samples = row.Integer(4),
-                                    .tokens = row.Integer(5),
-                                    .bytes = row.Integer(6)};
-          },
-          stage, limit));
+  DRAFTMILL_ASSIGN_OR_RETURN(std::vector<ThroughputRecord> points, QueryAll(connection_,
+                                                                            R"(
+          SELECT run, stage, at_ms, span_ms, samples, tokens, bytes
+          FROM throughput
+          WHERE stage = ?
+          ORDER BY at_ms DESC, point DESC LIMIT ?)",
+                                                                            ToThroughput, stage, limit));
   std::reverse(points.begin(), points.end());
   return points;
 }
 
 Result<std::vector<SourceRecord>> StateReader::Sources() {
   return QueryAll(connection_,
-                  "SELECT source, epoch, path, format, bytes, content_hash, modified_ns, inode, rows, kept, duplicates, "
-                  "rejected, not_taken FROM sources ORDER BY source",
+                  R"(
+          SELECT source, epoch, path, format, bytes, content_hash, modified_ns, inode, rows, kept, duplicates,
+          rejected, not_taken
+          FROM sources
+          ORDER BY source)",
                   ToSource);
 }
 
 Result<std::vector<ChunkRecord>> StateReader::Chunks() {
-  return QueryAll(connection_, Joined({kChunkColumns, "ORDER BY chunk"}), ToChunk);
+  return QueryAll(connection_, Joined({kChunkColumns, " ORDER BY chunk"}), ToChunk);
 }
 
 Result<ChunkRecord> StateReader::Chunk(std::int64_t chunk) {
-  return QueryOne(connection_, Joined({kChunkColumns, "WHERE chunk = ?"}), "chunk " + std::to_string(chunk), ToChunk, chunk);
+  return QueryOne(connection_, Joined({kChunkColumns, " WHERE chunk = ?"}), "chunk " + std::to_string(chunk), ToChunk,
+                  chunk);
 }
 
 Result<std::vector<std::uint8_t>> StateReader::Plan(std::int64_t chunk) {
@@ -359,38 +370,58 @@ Result<std::vector<std::uint8_t>> StateReader::Plan(std::int64_t chunk) {
 
 Result<std::vector<BatchRecord>> StateReader::Batches(std::int64_t chunk) {
   return QueryAll(connection_,
-                  "SELECT batch, block, shard, samples, tokens, bytes, state, digest, quarantined, seconds FROM batches WHERE "
-                  "chunk = ? ORDER BY batch",
+                  R"(
+          SELECT batch, block, shard, samples, tokens, bytes, state, digest, quarantined, seconds
+          FROM batches
+          WHERE chunk = ?
+          ORDER BY batch)",
                   ToBatch, chunk);
 }
 
 Result<std::vector<ShardRecord>> StateReader::Shards(std::int64_t chunk) {
   return QueryAll(connection_,
-                  "SELECT shard, first_batch, batches, samples, tokens, state, file, bytes, digest, quarantined, fingerprint, "
-                  "numerics, published_ms FROM shards WHERE chunk = ? ORDER BY shard",
+                  R"(
+          SELECT shard, first_batch, batches, samples, tokens, state, file, bytes, digest, quarantined, fingerprint,
+          numerics, published_ms
+          FROM shards
+          WHERE chunk = ?
+          ORDER BY shard)",
                   ToShard, chunk);
 }
 
 Result<std::vector<SampleRecord>> StateReader::Samples(std::int64_t chunk) {
   return QueryAll(connection_,
-                  "SELECT sample_id, variant, batch, position, tokens, supervised_tokens, turn, source FROM samples WHERE "
-                  "sample_id >= (SELECT first_sample FROM chunks WHERE chunk = ?1) AND sample_id < (SELECT first_sample + rows "
-                  "FROM chunks WHERE chunk = ?1) AND chunk = ?1 ORDER BY sample_id, variant",
+                  R"(
+          SELECT sample_id, variant, batch, position, tokens, supervised_tokens, turn, source
+          FROM samples
+          WHERE sample_id >= (SELECT first_sample
+          FROM chunks
+          WHERE chunk = ?1) AND sample_id < (SELECT first_sample + rows
+          FROM chunks
+          WHERE chunk = ?1) AND chunk = ?1
+          ORDER BY sample_id, variant)",
                   ToSample, chunk);
 }
 
 Result<std::vector<ConversationRecord>> StateReader::Conversations(std::int64_t chunk) {
   return QueryAll(connection_,
-                  "SELECT sample_id, chunk, source, row, line, byte_offset, content_hash FROM conversations WHERE "
-                  "sample_id >= (SELECT first_sample FROM chunks WHERE chunk = ?1) AND sample_id < (SELECT first_sample + rows "
-                  "FROM chunks WHERE chunk = ?1) AND chunk = ?1 ORDER BY sample_id",
+                  R"(
+          SELECT sample_id, chunk, source, row, line, byte_offset, content_hash
+          FROM conversations
+          WHERE sample_id >= (SELECT first_sample
+          FROM chunks
+          WHERE chunk = ?1) AND sample_id < (SELECT first_sample + rows
+          FROM chunks
+          WHERE chunk = ?1) AND chunk = ?1
+          ORDER BY sample_id)",
                   ToConversation, chunk);
 }
 
 Result<ConversationRecord> StateReader::Conversation(std::int64_t sample_id) {
-  return QueryOne(connection_,
-                  "SELECT sample_id, chunk, source, row, line, byte_offset, content_hash FROM conversations WHERE sample_id = ?",
-                  "sample " + std::to_string(sample_id), ToConversation, sample_id);
+  return QueryOne(
+      connection_,
+      "SELECT sample_id, chunk, source, row, line, byte_offset, content_hash FROM conversations WHERE sample_id = ?",
+      "sample " + std::to_string(sample_id), ToConversation, sample_id);
 }
 
 Result<std::vector<ShardStateCount>> StateReader::ShardsByState() {
@@ -405,12 +436,14 @@ Result<std::vector<ShardStateCount>> StateReader::ShardsByState() {
 }
 
 Result<std::vector<SamplePlace>> StateReader::FindSample(std::int64_t sample_id) {
-  DRAFTMILL_ASSIGN_OR_RETURN(
-      std::vector<SamplePlace> places,
-      QueryAll(connection_,
-               "SELECT sample_id, variant, stage, chunk, batch, block, shard, position, tokens, supervised_tokens, turn, file, "
-               "failed_in, reason, source, row, line, byte_offset FROM sample_stage WHERE sample_id = ? ORDER BY variant",
-               ToPlace, sample_id));
+  DRAFTMILL_ASSIGN_OR_RETURN(std::vector<SamplePlace> places, QueryAll(connection_,
+                                                                       R"(
+          SELECT sample_id, variant, stage, chunk, batch, block, shard, position, tokens, supervised_tokens,
+          turn, file, failed_in, reason, source, row, line, byte_offset
+          FROM sample_stage
+          WHERE sample_id = ?
+          ORDER BY variant)",
+                                                                       ToPlace, sample_id));
   if (places.empty()) return NotFound("the run has no sample " + std::to_string(sample_id));
   return places;
 }
@@ -425,18 +458,20 @@ Result<SamplePlace> StateReader::FindSample(std::int64_t sample_id, std::int64_t
 
 Result<std::vector<FailureRecord>> StateReader::Failures(const FailureQuery& query) {
   return QueryAll(connection_,
-                  "SELECT failure, stage, reason, message, source, row, line, byte_offset, sample_id, variant, chunk FROM "
-                  "failures WHERE failure > ?3 AND (?1 = '' OR stage = ?1) AND (?2 = '' OR reason = ?2) ORDER BY failure "
-                  "LIMIT ?4",
+                  R"(
+          SELECT failure, stage, reason, message, source, row, line, byte_offset, sample_id, variant, chunk
+          FROM failures
+          WHERE failure > ?3 AND (?1 = '' OR stage = ?1) AND (?2 = '' OR reason = ?2)
+          ORDER BY failure LIMIT ?4)",
                   ToFailure, query.stage, query.reason, query.after, query.limit);
 }
 
 Result<std::vector<FailureCount>> StateReader::FailuresByReason() {
-  return QueryAll(connection_, "SELECT stage, reason, failures, example FROM failures_by_reason",
-                  [](const sqlite::Statement& row) {
-                    return FailureCount{
-                        .stage = row.Text(0), .reason = row.Text(1), .failures = row.Integer(2), .example = row.Text(3)};
-                  });
+  return QueryAll(
+      connection_, "SELECT stage, reason, failures, example FROM failures_by_reason", [](const sqlite::Statement& row) {
+        return FailureCount{
+            .stage = row.Text(0), .reason = row.Text(1), .failures = row.Integer(2), .example = row.Text(3)};
+      });
 }
 
 }  // namespace draftmill

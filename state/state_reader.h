@@ -26,9 +26,9 @@ namespace draftmill {
 
 /// Which failures are asked for.
 struct FailureQuery {
-  std::string stage{};           ///< empty: any
-  std::string reason{};          ///< empty: any
-  std::int64_t after = 0;        ///< the last `failure` of the page before
+  std::string stage{};     ///< empty: any
+  std::string reason{};    ///< empty: any
+  std::int64_t after = 0;  ///< the last `failure` of the page before
   std::int64_t limit = 100;
 };
 

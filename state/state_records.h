@@ -17,17 +17,17 @@ namespace draftmill {
 
 /// One start of the pipeline on a work folder.
 struct RunRecord {
-  std::int64_t run = 0;          ///< given by the database
-  std::string name{};            ///< "tidy-heron"; made up where BeginRun finds it empty
+  std::int64_t run = 0;  ///< given by the database
+  std::string name{};    ///< "tidy-heron"; made up where BeginRun finds it empty
   std::string program_version{};
-  std::string parameters{};      ///< resolved, JSON
+  std::string parameters{};  ///< resolved, JSON
   std::string host{};
   std::string boot_id{};
   std::int64_t pid = 0;
-  std::int64_t started_ms = 0;   ///< the writer's clock where 0
+  std::int64_t started_ms = 0;  ///< the writer's clock where 0
   std::optional<std::int64_t> finished_ms{};
   std::optional<std::int64_t> exit_status{};
-  std::string summary{};         ///< JSON, or empty
+  std::string summary{};  ///< JSON, or empty
 };
 
 enum class StageState : std::uint8_t {
@@ -42,14 +42,14 @@ struct StageRecord {
   std::string stage{};
   StageState state = StageState::kPending;
   std::int64_t version = 1;
-  Fingerprint fingerprint{};     ///< empty where none is stored
+  Fingerprint fingerprint{};  ///< empty where none is stored
 };
 
 /// A source file of ingest. rows = kept + duplicates + rejected + not_taken.
 struct SourceRecord {
   std::int64_t source = 0;
   std::int64_t epoch = 0;
-  std::string path{};            ///< as configured, relative to the pipeline file
+  std::string path{};  ///< as configured, relative to the pipeline file
   std::string format{};
   std::int64_t bytes = 0;
   std::string content_hash{};
@@ -84,7 +84,7 @@ struct IngestedChunkRecord {
 
 /// A row or sample in quarantine.
 struct FailureRecord {
-  std::int64_t failure = 0;      ///< given by the database; the key for paging
+  std::int64_t failure = 0;  ///< given by the database; the key for paging
   std::string stage{};
   std::string reason{};
   std::string message{};
@@ -92,9 +92,9 @@ struct FailureRecord {
   std::int64_t row = 0;
   std::int64_t line = 0;
   std::int64_t byte_offset = 0;
-  std::int64_t sample_id = -1;   ///< -1 where the row never got a number
+  std::int64_t sample_id = -1;  ///< -1 where the row never got a number
   std::int64_t variant = 0;
-  std::int64_t chunk = -1;       ///< -1 where it belongs to none
+  std::int64_t chunk = -1;  ///< -1 where it belongs to none
 };
 
 /// A chunk after tokenization, its corpus file being durable.
@@ -103,7 +103,7 @@ struct TokenizedChunkRecord {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::int64_t supervised_tokens = 0;
-  std::int64_t failed = 0;       ///< rows that gave no sample
+  std::int64_t failed = 0;  ///< rows that gave no sample
   std::string corpus_digest{};
   std::int64_t corpus_bytes = 0;
   std::vector<FailureRecord> failures{};
@@ -113,7 +113,7 @@ struct SampleRecord {
   std::int64_t sample_id = 0;
   std::int64_t variant = 0;
   std::int64_t batch = 0;
-  std::int64_t position = 0;     ///< in the chunk's packed order
+  std::int64_t position = 0;  ///< in the chunk's packed order
   std::int64_t tokens = 0;
   std::int64_t supervised_tokens = 0;
   std::int64_t turn = 0;
@@ -127,9 +127,9 @@ struct BatchRecord {
   std::int64_t shard = 0;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
-  std::int64_t bytes = 0;        ///< of its hidden states
+  std::int64_t bytes = 0;  ///< of its hidden states
   bool written = false;
-  std::string digest{};          ///< of those bytes, once written
+  std::string digest{};  ///< of those bytes, once written
   std::int64_t quarantined = 0;
   double seconds = 0;
 };
@@ -150,12 +150,12 @@ struct ShardRecord {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   ShardState state = ShardState::kPlanned;
-  std::string file{};            ///< relative to the work folder; this and the rest once published
+  std::string file{};  ///< relative to the work folder; this and the rest once published
   std::int64_t bytes = 0;
   std::string digest{};
   std::int64_t quarantined = 0;
-  std::string fingerprint{};     ///< of extract
-  std::string numerics{};        ///< environment it was computed in
+  std::string fingerprint{};  ///< of extract
+  std::string numerics{};     ///< environment it was computed in
   std::optional<std::int64_t> published_ms{};
 };
 
@@ -163,10 +163,10 @@ struct ShardRecord {
 struct ChunkPlanRecord {
   std::int64_t chunk = 0;
   std::string plan_hash{};
-  std::vector<std::uint8_t> plan{};      ///< in whatever form the pipeline reads back
-  std::vector<BatchRecord> batches{};    ///< numbered 0, 1, ...
-  std::vector<ShardRecord> shards{};     ///< numbered 0, 1, ...
-  std::vector<SampleRecord> samples{};   ///< ascending (sample_id, variant) is quickest
+  std::vector<std::uint8_t> plan{};     ///< in whatever form the pipeline reads back
+  std::vector<BatchRecord> batches{};   ///< numbered 0, 1, ...
+  std::vector<ShardRecord> shards{};    ///< numbered 0, 1, ...
+  std::vector<SampleRecord> samples{};  ///< ascending (sample_id, variant) is quickest
 };
 
 /// A batch whose bytes are durable in its shard's .partial.
@@ -195,7 +195,7 @@ enum class EventLevel : std::uint8_t { kInfo, kWarning, kError };
 std::string_view EventLevelName(EventLevel level);
 
 struct EventRecord {
-  std::int64_t event = 0;        ///< given by the database; the key for paging
+  std::int64_t event = 0;  ///< given by the database; the key for paging
   std::int64_t run = 0;
   std::int64_t at_ms = 0;
   EventLevel level = EventLevel::kInfo;
@@ -229,7 +229,7 @@ struct ChunkRecord {
   std::int64_t tokenize_failed = 0;
   std::string corpus_digest{};
   std::int64_t corpus_bytes = 0;
-  std::string plan_hash{};       ///< empty until planned
+  std::string plan_hash{};  ///< empty until planned
   std::int64_t batches = 0;
   std::int64_t shards = 0;
   std::int64_t extracted_batches = 0;
@@ -262,7 +262,7 @@ struct ProgressRecord {
 struct SamplePlace {
   std::int64_t sample_id = 0;
   std::int64_t variant = 0;
-  std::string stage{};           ///< ingested, tokenized, planned, extracted, written, failed, quarantined
+  std::string stage{};  ///< ingested, tokenized, planned, extracted, written, failed, quarantined
   std::int64_t chunk = 0;
   std::optional<std::int64_t> batch{};
   std::optional<std::int64_t> block{};
@@ -271,7 +271,7 @@ struct SamplePlace {
   std::optional<std::int64_t> tokens{};
   std::optional<std::int64_t> supervised_tokens{};
   std::optional<std::int64_t> turn{};
-  std::string file{};            ///< of the published shard, or empty
+  std::string file{};  ///< of the published shard, or empty
   std::string failed_in{};
   std::string reason{};
   std::int64_t source = 0;

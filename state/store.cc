@@ -12,13 +12,13 @@ namespace draftmill {
 namespace {
 
 constexpr std::array<std::string_view, 32> kAdjectives = {
-    "agile", "amber", "brave", "brisk", "calm", "clear", "crisp", "deft", "eager", "early", "fair", "fleet",
-    "gentle", "glad", "keen", "kind", "light", "lively", "lucid", "mild", "neat", "nimble", "proud", "quick",
-    "quiet", "sharp", "steady", "sturdy", "swift", "tidy", "warm", "wise"};
+    "agile", "amber",  "brave", "brisk", "calm",   "clear",  "crisp",  "deft",  "eager", "early", "fair",
+    "fleet", "gentle", "glad",  "keen",  "kind",   "light",  "lively", "lucid", "mild",  "neat",  "nimble",
+    "proud", "quick",  "quiet", "sharp", "steady", "sturdy", "swift",  "tidy",  "warm",  "wise"};
 constexpr std::array<std::string_view, 32> kAnimals = {
-    "badger", "beaver", "bison", "crane", "curlew", "dipper", "dunlin", "egret", "falcon", "finch", "gannet", "grebe",
-    "hare", "heron", "ibex", "jackdaw", "kestrel", "lapwing", "linnet", "lynx", "marten", "merlin", "osprey", "otter",
-    "petrel", "plover", "raven", "siskin", "stoat", "swift", "tern", "wren"};
+    "badger", "beaver", "bison",  "crane",  "curlew",  "dipper",  "dunlin",  "egret",  "falcon", "finch",  "gannet",
+    "grebe",  "hare",   "heron",  "ibex",   "jackdaw", "kestrel", "lapwing", "linnet", "lynx",   "marten", "merlin",
+    "osprey", "otter",  "petrel", "plover", "raven",   "siskin",  "stoat",   "swift",  "tern",   "wren"};
 
 std::int64_t BytesOf(const std::vector<FailureRecord>& failures) {
   std::int64_t bytes = 0;
@@ -165,8 +165,8 @@ Result<RunRecord> StateWriter::BeginRun(RunRecord run) {
 }
 
 StateWriter::Ticket StateWriter::FinishRun(int exit_status, std::string summary) {
-  return Submit([run = run_.load(), now = options_.clock->UnixMs(), exit_status,
-                 summary = std::move(summary)](auto& db) { return operations::FinishRun(db, run, now, exit_status, summary); });
+  return Submit([run = run_.load(), now = options_.clock->UnixMs(), exit_status, summary = std::move(summary)](
+                    auto& db) { return operations::FinishRun(db, run, now, exit_status, summary); });
 }
 
 StateWriter::Ticket StateWriter::DeclareStages(std::vector<std::string> stages) {
@@ -190,7 +190,8 @@ StateWriter::Ticket StateWriter::SetStageDone(std::string stage, std::int64_t do
 }
 
 StateWriter::Ticket StateWriter::SetFact(std::string name, std::string value) {
-  return Submit([name = std::move(name), value = std::move(value)](auto& db) { return operations::SetFact(db, name, value); });
+  return Submit(
+      [name = std::move(name), value = std::move(value)](auto& db) { return operations::SetFact(db, name, value); });
 }
 
 StateWriter::Ticket StateWriter::AddEvent(EventLevel level, std::string text) {
@@ -263,8 +264,9 @@ StateWriter::Ticket StateWriter::ResetFrom(std::string stage) {
 
 StateWriter::Ticket StateWriter::MarkBatchesDamaged(std::int64_t chunk, std::vector<std::int64_t> batches) {
   const std::int64_t bytes = BytesOf(batches);
-  return Submit([chunk, batches = std::move(batches)](
-                    auto& db) { return operations::MarkBatchesDamaged(db, chunk, batches); }, bytes);
+  return Submit(
+      [chunk, batches = std::move(batches)](auto& db) { return operations::MarkBatchesDamaged(db, chunk, batches); },
+      bytes);
 }
 
 StateWriter::Ticket StateWriter::MarkShardDamaged(std::int64_t chunk, std::int64_t shard) {

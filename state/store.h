@@ -6,10 +6,10 @@
 //   DRAFTMILL_RETURN_IF_ERROR(state->Wait(state->PutPlan({...})));  // returns when it is durable
 //   DRAFTMILL_RETURN_IF_ERROR(state->Close());
 //
-// Writes are applied in the order in which they were queued; all that wait when a commit begins share it (group commit).
-// The queue is bounded by bytes and number: a caller waits where it is full. A write that fails takes back its whole
-// group, and from then on every Wait, Flush and Close returns that failure and later writes are dropped: the run fails.
-// With `retry_full_disk` a full disk is waited out instead.
+// Writes are applied in the order in which they were queued; all that wait when a commit begins share it (group
+// commit). The queue is bounded by bytes and number: a caller waits where it is full. A write that fails takes back its
+// whole group, and from then on every Wait, Flush and Close returns that failure and later writes are dropped: the run
+// fails. With `retry_full_disk` a full disk is waited out instead.
 //
 // What a write means stands in write_operations.h; anything not offered here is queued with Submit. Reading is
 // state_reader.h's business: it sees what is durable.
@@ -36,7 +36,7 @@
 namespace draftmill {
 
 struct StateWriterOptions {
-  bool create = false;                   ///< make the database where there is none
+  bool create = false;  ///< make the database where there is none
   FileSystem* files = &RealFileSystem();
   Clock* clock = &RealClock();
   std::int64_t max_queued_bytes = std::int64_t{64} << 20;
@@ -134,14 +134,14 @@ class StateWriter {
   std::condition_variable work_;      ///< something was queued, or Close was called
   std::condition_variable progress_;  ///< something became durable, or failed
   std::deque<Entry> queue_;
-  std::int64_t held_bytes_ = 0;       ///< queued and being committed
+  std::int64_t held_bytes_ = 0;  ///< queued and being committed
   std::int64_t held_writes_ = 0;
   Ticket queued_ = 0;
   Ticket durable_ = 0;
   Status failure_;
   bool closing_ = false;
 
-  sqlite::Connection connection_;     ///< the thread's alone while it runs
+  sqlite::Connection connection_;  ///< the thread's alone while it runs
   std::thread thread_;
 };
 

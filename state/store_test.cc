@@ -178,23 +178,5 @@ TEST_F(StoreTest, ClosingWhileSomebodyReadsKeepsEverything) {
   EXPECT_EQ(Read().Chunks()->size(), 6U);
 }
 
-// A database of a million samples: what `status` asks must not depend on their number.
-TEST_F(StoreTest, ProgressOfAMillionSamplesIsQuick) {
-  const auto state = Open();
-  const ExampleShape shape{.chunks = 250, .rows_per_chunk = 4000, .samples_per_batch = 8, .batches_per_shard = 4,
-                           .written_chunks = 0};
-  // Counters alone make progress, so rows of batches and samples are left to the slow test.
-  ASSERT_TRUE(FillExample(*state, shape).ok());
-  ASSERT_TRUE(state->Close().ok());
-  StateReader reader = Read();
-  std::int64_t best_ns = INT64_MAX;
-  for (int i = 0; i < 5; ++i) {
-    const std::int64_t begin = RealClock().MonotonicNs();
-    ASSERT_TRUE(reader.Progress().ok());
-    best_ns = std::min(best_ns, RealClock().MonotonicNs() - begin);
-  }
-  EXPECT_LT(best_ns, 20'000'000);
-}
-
 }  // namespace
 }  // namespace draftmill

@@ -36,26 +36,33 @@ Result<std::string> ChunkText(sqlite::Connection& db, std::string_view sql, std:
 /// Adds (sign 1) or takes away (-1) a written batch in the counters of its chunk.
 Status CountBatch(sqlite::Connection& db, std::int64_t chunk, std::int64_t batch, int sign) {
   return db.Run(
-      "UPDATE chunks SET extracted_batches = extracted_batches + ?3, extracted_samples = extracted_samples + ?3 * b.samples, "
-      "extracted_tokens = extracted_tokens + ?3 * b.tokens, extracted_bytes = extracted_bytes + ?3 * b.bytes, "
-      "quarantined = chunks.quarantined + ?3 * b.quarantined "
-      "FROM batches AS b WHERE b.chunk = ?1 AND b.batch = ?2 AND b.state = 'written' AND chunks.chunk = ?1",
+      R"(
+          UPDATE chunks
+          SET extracted_batches = extracted_batches + ?3, extracted_samples = extracted_samples + ?3 * b.samples,
+          extracted_tokens = extracted_tokens + ?3 * b.tokens, extracted_bytes = extracted_bytes + ?3 * b.bytes,
+          quarantined = chunks.quarantined + ?3 * b.quarantined
+          FROM batches AS b
+          WHERE b.chunk = ?1 AND b.batch = ?2 AND b.state = 'written' AND chunks.chunk = ?1)",
       chunk, batch, sign);
 }
 
 /// The same for a published shard.
 Status CountShard(sqlite::Connection& db, std::int64_t chunk, std::int64_t shard, int sign) {
   return db.Run(
-      "UPDATE chunks SET published_shards = published_shards + ?3, published_samples = published_samples + ?3 * s.samples, "
-      "published_tokens = published_tokens + ?3 * s.tokens, published_bytes = published_bytes + ?3 * s.bytes "
-      "FROM shards AS s WHERE s.chunk = ?1 AND s.shard = ?2 AND s.state = 'published' AND chunks.chunk = ?1",
+      R"(
+          UPDATE chunks
+          SET published_shards = published_shards + ?3, published_samples = published_samples + ?3 * s.samples,
+          published_tokens = published_tokens + ?3 * s.tokens, published_bytes = published_bytes + ?3 * s.bytes
+          FROM shards AS s
+          WHERE s.chunk = ?1 AND s.shard = ?2 AND s.state = 'published' AND chunks.chunk = ?1)",
       chunk, shard, sign);
 }
 
 Status InsertBatches(sqlite::Connection& db, const ChunkPlanRecord& plan) {
   DRAFTMILL_ASSIGN_OR_RETURN(
       sqlite::Statement * insert,
-      db.Cached("INSERT INTO batches (chunk, batch, block, shard, samples, tokens, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+      db.Cached(
+          "INSERT INTO batches (chunk, batch, block, shard, samples, tokens, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)"));
   for (const BatchRecord& b : plan.batches) {
     DRAFTMILL_RETURN_IF_ERROR(insert->Run(plan.chunk, b.batch, b.block, b.shard, b.samples, b.tokens, b.bytes));
   }
@@ -73,10 +80,10 @@ Status InsertShards(sqlite::Connection& db, const ChunkPlanRecord& plan) {
 }
 
 Status InsertSamples(sqlite::Connection& db, const ChunkPlanRecord& plan) {
-  DRAFTMILL_ASSIGN_OR_RETURN(
-      sqlite::Statement * insert,
-      db.Cached("INSERT OR REPLACE INTO samples (sample_id, variant, chunk, batch, position, tokens, supervised_tokens, turn, "
-                "source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement * insert, db.Cached(R"(
+          INSERT OR REPLACE INTO samples (sample_id, variant, chunk, batch, position, tokens,
+          supervised_tokens, turn, source)
+          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))"));
   for (const SampleRecord& s : plan.samples) {
     DRAFTMILL_RETURN_IF_ERROR(insert->Run(s.sample_id, s.variant, plan.chunk, s.batch, s.position, s.tokens,
                                           s.supervised_tokens, s.turn, s.source));
@@ -87,16 +94,18 @@ Status InsertSamples(sqlite::Connection& db, const ChunkPlanRecord& plan) {
 }  // namespace
 
 Result<std::int64_t> BeginRun(sqlite::Connection& db, const RunRecord& run) {
-  DRAFTMILL_RETURN_IF_ERROR(
-      db.Run("INSERT INTO runs (name, program_version, parameters, host, boot_id, pid, started_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
-             run.name, run.program_version, run.parameters, run.host, run.boot_id, run.pid, run.started_ms));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(R"(
+          INSERT INTO runs (name, program_version, parameters, host, boot_id, pid, started_ms)
+          VALUES (?, ?, ?, ?, ?, ?, ?))",
+                                   run.name, run.program_version, run.parameters, run.host, run.boot_id, run.pid,
+                                   run.started_ms));
   return db.last_insert_row();
 }
 
 Status FinishRun(sqlite::Connection& db, std::int64_t run, std::int64_t finished_ms, int exit_status,
                  std::string_view summary) {
-  DRAFTMILL_RETURN_IF_ERROR(db.Run("UPDATE runs SET finished_ms = ?, exit_status = ?, summary = ? WHERE run = ?", finished_ms,
-                                   exit_status, summary, run));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run("UPDATE runs SET finished_ms = ?, exit_status = ?, summary = ? WHERE run = ?",
+                                   finished_ms, exit_status, summary, run));
   return ExpectChanged(db, "run " + std::to_string(run));
 }
 
@@ -106,8 +115,9 @@ Status AddEvent(sqlite::Connection& db, const EventRecord& event) {
 }
 
 Status AddThroughput(sqlite::Connection& db, const ThroughputRecord& p) {
-  return db.Run("INSERT INTO throughput (run, stage, at_ms, span_ms, samples, tokens, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                p.run, p.stage, p.at_ms, p.span_ms, p.samples, p.tokens, p.bytes);
+  return db.Run(
+      "INSERT INTO throughput (run, stage, at_ms, span_ms, samples, tokens, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)", p.run,
+      p.stage, p.at_ms, p.span_ms, p.samples, p.tokens, p.bytes);
 }
 
 Status SetFact(sqlite::Connection& db, std::string_view name, std::string_view value) {
@@ -120,8 +130,11 @@ Status DeclareStages(sqlite::Connection& db, std::span<const std::string> stages
   std::int64_t position = 0;
   for (const std::string& stage : stages) {
     DRAFTMILL_RETURN_IF_ERROR(db.Run(
-        "INSERT INTO stages (stage, position, version) VALUES (?, ?, 0) ON CONFLICT (stage) DO UPDATE SET position = "
-        "excluded.position",
+        R"(
+          INSERT INTO stages (stage, position, version)
+          VALUES (?, ?, 0)
+          ON CONFLICT (stage) DO UPDATE
+          SET position = excluded.position)",
         stage, position));
     ++position;
   }
@@ -129,8 +142,8 @@ Status DeclareStages(sqlite::Connection& db, std::span<const std::string> stages
 }
 
 Status SetStageState(sqlite::Connection& db, std::string_view stage, StageState state, std::int64_t now_ms) {
-  DRAFTMILL_RETURN_IF_ERROR(db.Run("UPDATE stages SET state = ?, changed_ms = ? WHERE stage = ?", StageStateName(state),
-                                   now_ms, stage));
+  DRAFTMILL_RETURN_IF_ERROR(
+      db.Run("UPDATE stages SET state = ?, changed_ms = ? WHERE stage = ?", StageStateName(state), now_ms, stage));
   return ExpectChanged(db, "stage " + std::string(stage));
 }
 
@@ -143,9 +156,8 @@ Status SetFingerprint(sqlite::Connection& db, std::string_view stage, std::int64
   DRAFTMILL_RETURN_IF_ERROR(db.Run("DELETE FROM fingerprint_parts WHERE stage = ?", stage));
   std::int64_t position = 0;
   for (const FingerprintPart& part : fingerprint.parts()) {
-    DRAFTMILL_RETURN_IF_ERROR(
-        db.Run("INSERT INTO fingerprint_parts (stage, position, name, value) VALUES (?, ?, ?, ?)", stage, position,
-               part.name, part.value));
+    DRAFTMILL_RETURN_IF_ERROR(db.Run("INSERT INTO fingerprint_parts (stage, position, name, value) VALUES (?, ?, ?, ?)",
+                                     stage, position, part.name, part.value));
     ++position;
   }
   return OkStatus();
@@ -158,16 +170,19 @@ Status SetStageDone(sqlite::Connection& db, std::string_view stage, std::int64_t
 
 Status PutSource(sqlite::Connection& db, const SourceRecord& s) {
   return db.Run(
-      "INSERT OR REPLACE INTO sources (source, epoch, path, format, bytes, content_hash, modified_ns, inode, rows, kept, "
-      "duplicates, rejected, not_taken) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      s.source, s.epoch, s.path, s.format, s.bytes, s.content_hash, s.modified_ns, s.inode, s.rows, s.kept, s.duplicates,
-      s.rejected, s.not_taken);
+      R"(
+          INSERT OR REPLACE INTO sources (source, epoch, path, format, bytes, content_hash, modified_ns, inode,
+          rows, kept, duplicates, rejected, not_taken)
+          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))",
+      s.source, s.epoch, s.path, s.format, s.bytes, s.content_hash, s.modified_ns, s.inode, s.rows, s.kept,
+      s.duplicates, s.rejected, s.not_taken);
 }
 
 Status PutConversations(sqlite::Connection& db, std::span<const ConversationRecord> conversations) {
-  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement * insert,
-                             db.Cached("INSERT OR REPLACE INTO conversations (sample_id, chunk, source, row, line, "
-                                       "byte_offset, content_hash) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement * insert, db.Cached(R"(
+          INSERT OR REPLACE INTO conversations (sample_id, chunk, source, row, line,
+          byte_offset, content_hash)
+          VALUES (?, ?, ?, ?, ?, ?, ?))"));
   for (const ConversationRecord& c : conversations) {
     DRAFTMILL_RETURN_IF_ERROR(
         insert->Run(c.sample_id, c.chunk, c.source, c.row, c.line, c.byte_offset, c.content_hash.bytes));
@@ -176,22 +191,27 @@ Status PutConversations(sqlite::Connection& db, std::span<const ConversationReco
 }
 
 Status PutChunk(sqlite::Connection& db, const IngestedChunkRecord& c) {
-  DRAFTMILL_RETURN_IF_ERROR(
-      db.Run("UPDATE chunks SET ingested = 1, epoch = ?2 WHERE chunk = ?1 AND first_sample = ?3 AND rows = ?4 AND bytes = ?5 "
-             "AND ingested_digest = ?6",
-             c.chunk, c.epoch, c.first_sample, c.rows, c.bytes, c.digest));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(
+      R"(
+          UPDATE chunks
+          SET ingested = 1, epoch = ?2
+          WHERE chunk = ?1 AND first_sample = ?3 AND rows = ?4 AND bytes = ?5 AND ingested_digest = ?6)",
+      c.chunk, c.epoch, c.first_sample, c.rows, c.bytes, c.digest));
   if (db.changes() > 0) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(DropExtraction(db, c.chunk));
   DRAFTMILL_RETURN_IF_ERROR(db.Run("DELETE FROM failures WHERE chunk = ? AND stage = 'tokenize'", c.chunk));
   return db.Run(
-      "INSERT OR REPLACE INTO chunks (chunk, epoch, first_sample, rows, bytes, ingested_digest) VALUES (?, ?, ?, ?, ?, ?)",
+      R"(
+          INSERT OR REPLACE INTO chunks (chunk, epoch, first_sample, rows, bytes, ingested_digest)
+          VALUES (?, ?, ?, ?, ?, ?))",
       c.chunk, c.epoch, c.first_sample, c.rows, c.bytes, c.digest);
 }
 
 Status AddFailures(sqlite::Connection& db, std::span<const FailureRecord> failures) {
-  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement * insert,
-                             db.Cached("INSERT INTO failures (stage, reason, message, source, row, line, byte_offset, "
-                                       "sample_id, variant, chunk) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement * insert, db.Cached(R"(
+          INSERT INTO failures (stage, reason, message, source, row, line, byte_offset,
+          sample_id, variant, chunk)
+          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))"));
   for (const FailureRecord& f : failures) {
     DRAFTMILL_RETURN_IF_ERROR(insert->Run(f.stage, f.reason, f.message, f.source, f.row, f.line, f.byte_offset,
                                           NullIfNegative(f.sample_id), f.variant, NullIfNegative(f.chunk)));
@@ -203,10 +223,13 @@ Status PutTokenizedChunk(sqlite::Connection& db, const TokenizedChunkRecord& c) 
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string old_digest,
                              ChunkText(db, "SELECT corpus_digest FROM chunks WHERE chunk = ?", c.chunk));
   if (old_digest != c.corpus_digest) DRAFTMILL_RETURN_IF_ERROR(DropExtraction(db, c.chunk));
-  DRAFTMILL_RETURN_IF_ERROR(db.Run(
-      "UPDATE chunks SET tokenized = 1, samples = ?, tokens = ?, supervised_tokens = ?, tokenize_failed = ?, corpus_digest = "
-      "?, corpus_bytes = ? WHERE chunk = ?",
-      c.samples, c.tokens, c.supervised_tokens, c.failed, c.corpus_digest, c.corpus_bytes, c.chunk));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(R"(
+          UPDATE chunks
+          SET tokenized = 1, samples = ?, tokens = ?, supervised_tokens = ?, tokenize_failed = ?, corpus_digest = ?,
+          corpus_bytes = ?
+          WHERE chunk = ?)",
+                                   c.samples, c.tokens, c.supervised_tokens, c.failed, c.corpus_digest, c.corpus_bytes,
+                                   c.chunk));
   DRAFTMILL_RETURN_IF_ERROR(db.Run("DELETE FROM failures WHERE chunk = ? AND stage = 'tokenize'", c.chunk));
   return AddFailures(db, c.failures);
 }
@@ -226,27 +249,35 @@ Status PutPlan(sqlite::Connection& db, const ChunkPlanRecord& plan) {
 
 Status PutWrittenBatch(sqlite::Connection& db, const WrittenBatchRecord& b) {
   DRAFTMILL_RETURN_IF_ERROR(CountBatch(db, b.chunk, b.batch, -1));
-  DRAFTMILL_RETURN_IF_ERROR(
-      db.Run("UPDATE batches SET state = 'written', digest = ?, quarantined = ?, seconds = ? WHERE chunk = ? AND batch = ?",
-             b.digest, b.quarantined, b.seconds, b.chunk, b.batch));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(
+      "UPDATE batches SET state = 'written', digest = ?, quarantined = ?, seconds = ? WHERE chunk = ? AND batch = ?",
+      b.digest, b.quarantined, b.seconds, b.chunk, b.batch));
   DRAFTMILL_RETURN_IF_ERROR(ExpectChanged(db, BatchName(b.chunk, b.batch)));
   DRAFTMILL_RETURN_IF_ERROR(CountBatch(db, b.chunk, b.batch, 1));
   // An earlier computation of this batch may have left failures.
-  DRAFTMILL_RETURN_IF_ERROR(
-      db.Run("DELETE FROM failures WHERE chunk = ?1 AND stage = 'extract' AND EXISTS (SELECT 1 FROM samples AS s WHERE "
-             "s.sample_id = failures.sample_id AND s.variant = failures.variant AND s.batch = ?2)",
-             b.chunk, b.batch));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(R"(
+          DELETE
+          FROM failures
+          WHERE chunk = ?1 AND stage = 'extract'
+          AND EXISTS (SELECT 1
+          FROM samples AS s
+          WHERE s.sample_id = failures.sample_id AND s.variant = failures.variant AND s.batch = ?2))",
+                                   b.chunk, b.batch));
   return AddFailures(db, b.failures);
 }
 
 Status PutPublishedShard(sqlite::Connection& db, const PublishedShardRecord& s, std::int64_t now_ms) {
   DRAFTMILL_RETURN_IF_ERROR(CountShard(db, s.chunk, s.shard, -1));
-  DRAFTMILL_RETURN_IF_ERROR(
-      db.Run("UPDATE shards SET state = 'published', file = ?3, bytes = ?4, digest = ?5, quarantined = ?6, fingerprint = ?7, "
-             "numerics = ?8, published_ms = ?9 WHERE chunk = ?1 AND shard = ?2 AND batches = (SELECT count(*) FROM batches AS b "
-             "WHERE b.chunk = ?1 AND b.batch >= shards.first_batch AND b.batch < shards.first_batch + shards.batches AND "
-             "b.state = 'written')",
-             s.chunk, s.shard, s.file, s.bytes, s.digest, s.quarantined, s.fingerprint, s.numerics, now_ms));
+  DRAFTMILL_RETURN_IF_ERROR(db.Run(
+      R"(
+          UPDATE shards
+          SET state = 'published', file = ?3, bytes = ?4, digest = ?5, quarantined = ?6, fingerprint = ?7, numerics
+          = ?8, published_ms = ?9
+          WHERE chunk = ?1 AND shard = ?2 AND batches = (SELECT count(*)
+          FROM batches AS b
+          WHERE b.chunk = ?1 AND b.batch >= shards.first_batch AND b.batch < shards.first_batch + shards.batches AND
+          b.state = 'written'))",
+      s.chunk, s.shard, s.file, s.bytes, s.digest, s.quarantined, s.fingerprint, s.numerics, now_ms));
   DRAFTMILL_RETURN_IF_ERROR(ExpectChanged(db, ShardName(s.chunk, s.shard) + " with all its batches written"));
   return CountShard(db, s.chunk, s.shard, 1);
 }

@@ -1,8 +1,8 @@
 // Every change of state.db, as functions on an open connection within the caller's transaction.
 //
-// StateWriter runs them in its thread and commits; `state rebuild` and tests may call them directly. Counters of a chunk
-// change together with the rows they count. Each operation may be repeated: a second call with the same record changes
-// nothing more, so a resumed run need not know whether the first one was committed.
+// StateWriter runs them in its thread and commits; `state rebuild` and tests may call them directly. Counters of a
+// chunk change together with the rows they count. Each operation may be repeated: a second call with the same record
+// changes nothing more, so a resumed run need not know whether the first one was committed.
 //
 // Errors: kInternal where a record contradicts the database (a batch that was never planned): a bug of the caller.
 #pragma once
@@ -52,14 +52,14 @@ Status PutConversations(sqlite::Connection& db, std::span<const ConversationReco
 Status PutChunk(sqlite::Connection& db, const IngestedChunkRecord& chunk);
 /// Adds rows to quarantine.
 Status AddFailures(sqlite::Connection& db, std::span<const FailureRecord> failures);
-/// Drops chunks from `chunks` on, with their conversations and all that was made of them: ends an ingest that was redone
-/// and gave fewer.
+/// Drops chunks from `chunks` on, with their conversations and all that was made of them: ends an ingest that was
+/// redone and gave fewer.
 Status DropChunksFrom(sqlite::Connection& db, std::int64_t chunks);
 
 // --- Tokenize, plan, extract, write --------------------------------------------------------------------------------
 
-/// Takes the place of what an earlier tokenization of the chunk left. A different corpus digest drops its plan, batches,
-/// shards and samples.
+/// Takes the place of what an earlier tokenization of the chunk left. A different corpus digest drops its plan,
+/// batches, shards and samples.
 Status PutTokenizedChunk(sqlite::Connection& db, const TokenizedChunkRecord& chunk);
 /// Stores a chunk's plan with its batches, shards and samples. Where the same plan hash stands already nothing changes;
 /// another plan takes the old one's place, and nothing of the chunk counts as extracted any more.
@@ -70,21 +70,21 @@ Status PutPublishedShard(sqlite::Connection& db, const PublishedShardRecord& sha
 
 // --- Doing things again --------------------------------------------------------------------------------------------
 
-/// Drops plan, batches, shards and samples of a chunk and its failures of extract and write. Its files are the caller's,
-/// who removes them after this is durable.
+/// Drops plan, batches, shards and samples of a chunk and its failures of extract and write. Its files are the
+/// caller's, who removes them after this is durable.
 Status DropExtraction(sqlite::Connection& db, std::int64_t chunk);
 /// The same for all chunks.
 Status DropAllExtraction(sqlite::Connection& db);
-/// All batches count as planned and all published shards as stale, under the plans that stand: old files stay until they
-/// are replaced.
+/// All batches count as planned and all published shards as stale, under the plans that stand: old files stay until
+/// they are replaced.
 Status RedoAllExtraction(sqlite::Connection& db);
 /// All chunks are to be tokenized again. What was made of them stays until PutTokenizedChunk brings another digest.
 Status RedoAllTokenization(sqlite::Connection& db);
 /// All chunks are to be ingested again; sources, conversations and failures of ingest are dropped, what was made of the
 /// chunks stays until PutChunk brings other content. DropChunksFrom ends it.
 Status RedoIngest(sqlite::Connection& db);
-/// Drops everything that `stage` and the stages after it made, and marks them as stale: for an accepted change. Changing
-/// vocab_map touches no other stage.
+/// Drops everything that `stage` and the stages after it made, and marks them as stale: for an accepted change.
+/// Changing vocab_map touches no other stage.
 Status ResetFrom(sqlite::Connection& db, std::string_view stage, std::int64_t now_ms);
 
 /// These batches are to be written again; a published shard that holds one becomes damaged.

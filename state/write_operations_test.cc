@@ -20,8 +20,7 @@ using testing::ElementsAre;
 class WriteOperationsTest : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::unique_ptr<StateWriter>> state =
-        StateWriter::Open(folder_.path(), {.create = true});
+    Result<std::unique_ptr<StateWriter>> state = StateWriter::Open(folder_.path(), {.create = true});
     ASSERT_TRUE(state.ok()) << state.status().ToString();
     state_ = std::move(state).value();
     const Status filled = FillExample(*state_, shape_);
@@ -154,7 +153,8 @@ TEST_F(WriteOperationsTest, RepeatingAnyOfThemChangesNothing) {
     for (const ChunkRecord& c : *chunks) {
       text += std::to_string(c.extracted_bytes) + "/" + std::to_string(c.published_bytes) + "/" + c.plan_hash + " ";
     }
-    for (const char* table : {"conversations", "samples", "batches", "shards", "plans"}) text += std::to_string(Count(table)) + " ";
+    for (const char* table : {"conversations", "samples", "batches", "shards", "plans"})
+      text += std::to_string(Count(table)) + " ";
     return text;
   };
   const std::string before = dump();
@@ -241,7 +241,8 @@ TEST_F(WriteOperationsTest, ExtractionIsRedoneUnderItsPlanWhileOldShardsStay) {
 }
 
 TEST_F(WriteOperationsTest, ResetsGoDownstreamAndNoFurther) {
-  for (const char* stage : {"tokenize", "vocab_map", "extract", "write"}) state_->SetStageState(stage, StageState::kDone);
+  for (const char* stage : {"tokenize", "vocab_map", "extract", "write"})
+    state_->SetStageState(stage, StageState::kDone);
   Apply(state_->ResetFrom("vocab_map"));
   EXPECT_EQ(State("vocab_map"), StageState::kStale);
   EXPECT_EQ(State("extract"), StageState::kDone);
@@ -309,7 +310,8 @@ TEST_F(WriteOperationsTest, StagesKeepTheirStateWhenDeclaredAgain) {
 TEST_F(WriteOperationsTest, RatesAreThoseOfTheLastMinute) {
   const std::int64_t later = RealClock().UnixMs() + 3'600'000;
   state_->AddThroughput({.stage = "extract", .at_ms = later, .span_ms = 10'000, .samples = 300, .tokens = 90'000});
-  Apply(state_->AddThroughput({.stage = "extract", .at_ms = later + 10'000, .span_ms = 10'000, .samples = 100, .tokens = 10'000}));
+  Apply(state_->AddThroughput(
+      {.stage = "extract", .at_ms = later + 10'000, .span_ms = 10'000, .samples = 100, .tokens = 10'000}));
   EXPECT_EQ(Progress("extract").samples_per_second, 20.0);
   EXPECT_EQ(Progress("extract").tokens_per_second, 5000.0);
   const auto points = reader_->Throughput("extract", 2);
@@ -326,11 +328,11 @@ TEST_F(WriteOperationsTest, WhatWasNeverPlannedCannotBeWritten) {
     }));
     return seen.code();
   };
-  EXPECT_EQ(try_out([](auto& db) { return operations::PutWrittenBatch(db, ExampleBatch(5, 0)); }), StatusCode::kInternal);
+  EXPECT_EQ(try_out([](auto& db) { return operations::PutWrittenBatch(db, ExampleBatch(5, 0)); }),
+            StatusCode::kInternal);
   EXPECT_EQ(try_out([&](auto& db) { return operations::PutPublishedShard(db, ExampleShard(shape_, 3, 3), 0); }),
             StatusCode::kInternal);
-  EXPECT_EQ(try_out([](auto& db) { return operations::PutTokenizedChunk(db, {.chunk = 99}); }),
-            StatusCode::kInternal);
+  EXPECT_EQ(try_out([](auto& db) { return operations::PutTokenizedChunk(db, {.chunk = 99}); }), StatusCode::kInternal);
   EXPECT_EQ(try_out([](auto& db) { return operations::ResetFrom(db, "nonsense", 0); }), StatusCode::kInternal);
 }
 

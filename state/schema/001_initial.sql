@@ -1,5 +1,5 @@
--- The state of a work folder (docs/state.md). Sizes in bytes, times in milliseconds since 1970 (UTC), hashes in hexadecimal
--- unless they are blobs, paths relative to the work folder.
+-- The state of a work folder (docs/state.md). Sizes in bytes, times in milliseconds since 1970 (UTC), hashes in
+-- hexadecimal unless they are blobs, paths relative to the work folder.
 
 CREATE TABLE runs (                       -- one row for each start of the pipeline on this work folder
   run             INTEGER PRIMARY KEY,
@@ -21,7 +21,7 @@ CREATE TABLE stages (
   state       TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'running', 'done', 'stale')),
   version     INTEGER NOT NULL,           -- of the stage's code
   fingerprint TEXT NOT NULL DEFAULT '',
-  reported_done INTEGER NOT NULL DEFAULT 0, -- of stages whose progress no counter of a chunk tells: ingest (bytes), vocab_map (samples)
+  reported_done INTEGER NOT NULL DEFAULT 0, -- where no counter of a chunk tells: ingest (bytes), vocab_map (samples)
   changed_ms  INTEGER
 ) STRICT, WITHOUT ROWID;
 
@@ -200,7 +200,6 @@ WITH
   totals AS (
     SELECT count(*) AS chunks, coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes,
            coalesce(sum(iif(tokenized, rows, 0)), 0) AS tokenized_rows,
-           coalesce(sum(iif(tokenized, samples, 0)), 0) AS known_samples,
            coalesce(sum(iif(tokenized, samples, rows)), 0) AS samples,
            coalesce(sum(iif(tokenized, tokens, 0)), 0) AS tokens,
            coalesce(sum(iif(tokenized, tokenize_failed, 0)), 0) AS tokenize_failed,
@@ -216,7 +215,7 @@ WITH
   source_totals AS (
     SELECT coalesce(sum(bytes), 0) AS bytes, coalesce(sum(rejected), 0) AS rejected FROM sources),
   estimates AS (
-    SELECT CASE WHEN tokenized_rows = 0 THEN NULL ELSE 1.0 * tokens * rows / tokenized_rows END AS tokens FROM totals),
+    SELECT iif(tokenized_rows = 0, NULL, 1.0 * tokens * rows / tokenized_rows) AS tokens FROM totals),
   counted AS (
     SELECT s.stage, s.position, s.state,
       CASE s.stage WHEN 'ingest' THEN 'bytes' WHEN 'tokenize' THEN 'rows' ELSE 'samples' END AS unit,
@@ -228,10 +227,10 @@ WITH
         WHEN 'extract' THEN t.extracted_samples
         WHEN 'write' THEN t.published_samples
         ELSE s.reported_done END AS done,
-      CASE s.stage WHEN 'ingest' THEN st.rejected WHEN 'tokenize' THEN t.tokenize_failed WHEN 'extract' THEN t.quarantined
-        ELSE 0 END AS failed,
-      CASE s.stage WHEN 'ingest' THEN t.bytes WHEN 'tokenize' THEN t.corpus_bytes WHEN 'extract' THEN t.extracted_bytes
-        WHEN 'write' THEN t.published_bytes ELSE 0 END AS bytes,
+      CASE s.stage WHEN 'ingest' THEN st.rejected WHEN 'tokenize' THEN t.tokenize_failed
+        WHEN 'extract' THEN t.quarantined ELSE 0 END AS failed,
+      CASE s.stage WHEN 'ingest' THEN t.bytes WHEN 'tokenize' THEN t.corpus_bytes
+        WHEN 'extract' THEN t.extracted_bytes WHEN 'write' THEN t.published_bytes ELSE 0 END AS bytes,
       CASE s.stage WHEN 'extract' THEN e.tokens - t.extracted_tokens
         WHEN 'write' THEN e.tokens - t.published_tokens END AS tokens_left,
       r.samples_per_second, r.tokens_per_second, r.bytes_per_second
@@ -245,7 +244,8 @@ SELECT stage, state, unit, total, done, failed,
   CASE
     WHEN state = 'done' OR (total > 0 AND done >= total) THEN 0
     WHEN unit = 'bytes' AND bytes_per_second > 0 THEN CAST((total - done) / bytes_per_second + 0.5 AS INTEGER)
-    WHEN tokens_left IS NOT NULL AND tokens_per_second > 0 THEN CAST(max(tokens_left, 0) / tokens_per_second + 0.5 AS INTEGER)
+    WHEN tokens_left IS NOT NULL AND tokens_per_second > 0
+      THEN CAST(max(tokens_left, 0) / tokens_per_second + 0.5 AS INTEGER)
     WHEN unit <> 'bytes' AND samples_per_second > 0 THEN CAST((total - done) / samples_per_second + 0.5 AS INTEGER)
   END AS eta_seconds
 FROM counted
@@ -290,5 +290,6 @@ SELECT strftime('%Y-%m-%d %H:%M:%S', at_ms / 1000, 'unixepoch') AS at, run, name
   UNION ALL
   SELECT e.at_ms, 1, e.event, e.run, r.name, e.level, e.text FROM events AS e JOIN runs AS r ON r.run = e.run
   UNION ALL
-  SELECT finished_ms, 2, run, run, name, 'finished', 'exit status ' || exit_status FROM runs WHERE finished_ms IS NOT NULL)
+  SELECT finished_ms, 2, run, run, name, 'finished', 'exit status ' || exit_status
+  FROM runs WHERE finished_ms IS NOT NULL)
 ORDER BY at_ms, rank, id;

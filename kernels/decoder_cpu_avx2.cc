@@ -1,0 +1,3 @@
+// The kernels of decoder_cpu.h for one instruction set; kernels/CMakeLists.txt gives this file its flags.
+#define DRAFTMILL_KERNEL_NAMESPACE kernels_avx2
+#include "kernels/decoder_cpu_body.h"

@@ -24,8 +24,19 @@ struct ExtractOptions {
   std::string device = "auto";           ///< auto | cpu | cuda
   std::string weights = "auto";          ///< auto | resident | streamed
   std::string numerics = "hf";           ///< hf | fused
+  /// Precision of the computation: empty as config.json says, else bfloat16 | float32. States come in bfloat16, unless
+  /// float32 is asked for here.
+  std::string dtype;
   int threads = 1;                       ///< of the engine's own arena
   std::int64_t memory_bytes = 0;         ///< what weights, activations and states in flight may take together
+};
+
+/// What the CPU engine takes, the same on every machine: from it `auto` sizes are resolved and limits checked.
+struct EngineMemory {
+  std::int64_t resident_bytes = 0;       ///< all weights with the policy `resident`
+  std::int64_t shared_bytes = 0;         ///< weights in working form, whatever the block
+  std::int64_t thread_bytes = 0;         ///< scratch of one thread
+  std::int64_t token_bytes = 0;          ///< activations and captured states of one token of a block
 };
 
 /// What can be told from config.json and the safetensors headers alone, before any weight is read.
@@ -37,6 +48,7 @@ struct ModelDescription {
   std::int64_t max_positions = 0;        ///< the model's own limit
   std::vector<std::int32_t> layers;      ///< resolved layer list
   std::int64_t weight_bytes = 0;
+  EngineMemory memory;                   ///< what the CPU engine needs for it
   std::string model_fingerprint;         ///< hex; config.json, safetensors headers, file sizes
   json::Value facts;                     ///< everything that `doctor model --json` prints
 };
@@ -52,6 +64,7 @@ struct BatchStates {
   std::vector<SampleKey> keys;                 ///< [samples of the batch] in packed order: identity as the engine saw it
   std::vector<std::uint64_t> token_hashes;     ///< [samples of the batch] taken from the ids that were really computed
   std::vector<std::uint16_t> hidden_states;    ///< bf16 bits, [t, L, H]
+  std::vector<float> float_states;             ///< [t, L, H] in place of hidden_states where float32 was asked for
   std::vector<std::uint8_t> sample_state;      ///< [samples]: 0 good, 1 quarantined (NaN or Inf twice); states are zeroed
   double compute_seconds = 0;
 };

@@ -1,0 +1,25 @@
+// A model folder that was read and checked from end to end, without its weights: what DescribeModel and the engine share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "stages/extract/extractor.h"
+#include "stages/extract/model_config.h"
+#include "stages/extract/weights_index.h"
+
+namespace draftmill {
+
+struct ModelFolder {
+  ModelConfig config;
+  WeightsIndex index;
+  CheckpointTensors tensors;
+  ModelDescription description;
+};
+
+/// Reads config.json and all headers, checks every tensor, resolves the layers. Reads no weights.
+Result<ModelFolder> OpenModelFolder(const std::string& model_folder, const std::vector<std::int32_t>& layers);
+
+}  // namespace draftmill

@@ -1,0 +1,72 @@
+#include "stages/extract/products.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/headeronly/version.h>
+
+namespace draftmill {
+namespace {
+
+at::Tensor View(const float* data, std::int64_t rows, std::int64_t cols) {
+  return at::from_blob(const_cast<float*>(data), {rows, cols}, at::kFloat);  // NOLINT: only results are written
+}
+at::Tensor View(const Bf16* data, std::int64_t rows, std::int64_t cols) {
+  return at::from_blob(const_cast<Bf16*>(data), {rows, cols}, at::kBFloat16);  // NOLINT: only results are written
+}
+
+template <typename T>
+void LinearOf(const LinearArgs<T>& args) {
+  const c10::InferenceMode inference;
+  at::Tensor out = View(args.out, args.rows, args.outputs);
+  const at::Tensor a = View(args.a, args.rows, args.inputs);
+  const at::Tensor weight = View(args.weight, args.outputs, args.inputs).t();
+  if (args.bias == nullptr) {
+    at::mm_out(out, a, weight);
+  } else {
+    at::addmm_out(out, View(args.bias, 1, args.outputs), a, weight);
+  }
+}
+
+/// "... v1.2.3 ..." or "... Version 2024.2-Product ..." without what stands round the number.
+std::string NumberIn(const std::string& text) {
+  const std::size_t begin = text.find_first_of("0123456789", text.find(") ") == std::string::npos ? 0 : text.find(") "));
+  if (begin == std::string::npos) return "unknown";
+  return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
+}
+
+}  // namespace
+
+void PrepareProductThread() {
+  thread_local bool prepared = false;
+  if (prepared) return;
+  at::set_num_threads(1);
+  prepared = true;
+}
+
+void Linear(const LinearArgs<float>& args) { LinearOf(args); }
+void Linear(const LinearArgs<Bf16>& args) { LinearOf(args); }
+
+void MultiplyTransposed(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const c10::InferenceMode inference;
+  at::Tensor result = View(out, m, n);
+  at::mm_out(result, View(a, m, k), View(b, n, k).t());
+}
+
+void Multiply(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) {
+  const c10::InferenceMode inference;
+  at::Tensor result = View(out, m, n);
+  if (accumulate) {
+    at::addmm_out(result, result, View(a, m, k), View(b, k, n));
+  } else {
+    at::mm_out(result, View(a, m, k), View(b, k, n));
+  }
+}
+
+std::string ProductLibraries() {
+  return std::string("torch ") + TORCH_VERSION + ", mkl " + NumberIn(at::get_mkl_version()) + ", onednn " +
+         NumberIn(at::get_mkldnn_version());
+}
+
+}  // namespace draftmill

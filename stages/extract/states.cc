@@ -1,0 +1,148 @@
+#include "stages/extract/states.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "formats/safetensors.h"
+#include "stages/extract/auto_sizes.h"
+#include "stages/extract/plan.h"
+#include "stages/records.h"
+#include "state/file_system.h"
+
+namespace draftmill {
+namespace {
+
+Status AddRow(std::string_view line, const std::string& place, TokenizedChunk& chunk) {
+  Result<json::Value> row = json::Parse(line);
+  if (!row.ok()) return row.status().WithContext(place);
+  const json::Value* ids = row.value().Find("input_ids");
+  if (ids == nullptr || !ids->is_array() || ids->as_array().empty()) {
+    return InvalidInput(place + ": a row must be an object with a list input_ids of at least one token");
+  }
+  for (const json::Value& id : ids->as_array()) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > std::numeric_limits<std::int32_t>::max()) {
+      return InvalidInput(place + ": input_ids holds something that is no token id");
+    }
+    chunk.input_ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+  }
+  chunk.sample_id.push_back(chunk.samples());
+  chunk.variant.push_back(0);
+  chunk.cu_seqlens.push_back(chunk.tokens());
+  return OkStatus();
+}
+
+Result<TokenizedChunk> ReadRows(const std::string& path) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadAll(path));
+  TokenizedChunk chunk;
+  chunk.cu_seqlens.push_back(0);
+  std::int64_t line_number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    ++line_number;
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+      DRAFTMILL_RETURN_IF_ERROR(AddRow(line, path + ":" + std::to_string(line_number), chunk));
+    }
+    begin = end + 1;
+  }
+  if (chunk.samples() == 0) return InvalidInput(path + ": holds no rows");
+  chunk.loss_mask.assign(chunk.input_ids.size(), 1);
+  return chunk;
+}
+
+/// The output file while it is filled.
+struct Output {
+  std::unique_ptr<WritableFile> file;
+  std::int64_t states_offset = 0;
+  std::int64_t token_bytes = 0;
+};
+
+Result<Output> OpenOutput(const std::string& path, const TokenizedChunk& chunk, const ModelDescription& model, bool float_states) {
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  const std::int64_t width = layers * model.hidden_size;
+  std::string layer_list;
+  for (const std::int32_t layer : model.layers) layer_list += (layer_list.empty() ? "" : ",") + std::to_string(layer);
+  const std::vector<safetensors::TensorSpec> tensors = {
+      {"hidden_states", float_states ? safetensors::Dtype::kF32 : safetensors::Dtype::kBf16, {chunk.tokens(), layers, model.hidden_size}},
+      {"cu_seqlens", safetensors::Dtype::kI64, {chunk.samples() + 1}},
+      {"input_ids", safetensors::Dtype::kI32, {chunk.tokens()}}};
+  DRAFTMILL_ASSIGN_OR_RETURN(const safetensors::BuiltHeader header,
+                             safetensors::BuildHeader(tensors, {{"layers", layer_list}, {"final_norm", "pre"},
+                                                                {"model_fingerprint", model.model_fingerprint}}, 4096));
+  Output output;
+  DRAFTMILL_ASSIGN_OR_RETURN(output.file, RealFileSystem().OpenForWriting(path, OpenMode::kCreate));
+  DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(0, std::as_bytes(std::span(header.bytes))));
+  DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(header.header.Find("cu_seqlens")->offset, std::as_bytes(std::span(chunk.cu_seqlens))));
+  DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(header.header.Find("input_ids")->offset, std::as_bytes(std::span(chunk.input_ids))));
+  output.states_offset = header.header.Find("hidden_states")->offset;
+  output.token_bytes = width * (float_states ? 4 : 2);
+  return output;
+}
+
+/// Writes each sample of a batch at its row's place and counts the quarantined ones.
+Status WriteBatch(const BatchStates& states, const TokenizedChunk& chunk, const Output& output, std::int64_t& quarantined) {
+  const std::span<const std::byte> bytes =
+      states.float_states.empty() ? std::as_bytes(std::span(states.hidden_states)) : std::as_bytes(std::span(states.float_states));
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < states.keys.size(); ++i) {
+    const auto sample = static_cast<std::size_t>(states.keys[i].sample_id);
+    const std::int64_t first = chunk.cu_seqlens[sample];
+    const auto count = static_cast<std::size_t>((chunk.cu_seqlens[sample + 1] - first) * output.token_bytes);
+    DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(output.states_offset + first * output.token_bytes, bytes.subspan(begin, count)));
+    begin += count;
+    quarantined += states.sample_state[i];
+  }
+  return OkStatus();
+}
+
+Result<ChunkPlan> PlanRows(const StatesRequest& request, const TokenizedChunk& chunk, const ModelDescription& model) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model, request.options));
+  PlanParameters parameters;
+  parameters.batch_tokens = request.batch_tokens > 0 ? request.batch_tokens : sizes.batch_tokens;
+  parameters.block_tokens = request.block_tokens > 0 ? request.block_tokens : sizes.block_tokens;
+  parameters.shard_bytes = std::numeric_limits<std::int64_t>::max();
+  parameters.bytes_per_token = static_cast<std::int64_t>(model.layers.size()) * model.hidden_size * 2;
+  return PlanChunk(chunk.cu_seqlens, parameters);
+}
+
+double Seconds(std::int64_t since_ns) { return static_cast<double>(RealClock().MonotonicNs() - since_ns) * 1e-9; }
+
+}  // namespace
+
+Result<StatesReport> ComputeStates(const StatesRequest& request, const std::function<bool()>& should_stop) {
+  StatesReport report;
+  DRAFTMILL_ASSIGN_OR_RETURN(const TokenizedChunk chunk, ReadRows(request.input_path));
+  const std::int64_t load_start = RealClock().MonotonicNs();
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<Extractor> extractor, Extractor::Create(request.options));
+  report.load_seconds = Seconds(load_start);
+  DRAFTMILL_ASSIGN_OR_RETURN(const ChunkPlan plan, PlanRows(request, chunk, extractor->model()));
+  const std::string partial = request.output_path + ".partial";
+  const bool float_states = request.options.dtype == "float32";
+  const std::int64_t start = RealClock().MonotonicNs();
+  DRAFTMILL_ASSIGN_OR_RETURN(const Output output, OpenOutput(partial, chunk, extractor->model(), float_states));
+  for (std::size_t block = 0; block < plan.blocks.size(); ++block) {
+    BlockRequest work{&chunk, &plan, static_cast<std::int64_t>(block), {}};
+    for (std::int64_t i = 0; i < plan.blocks[block].count; ++i) work.batches.push_back(plan.blocks[block].first + i);
+    DRAFTMILL_RETURN_IF_ERROR(extractor->ExtractBlock(
+        work, [&](BatchStates states) { return WriteBatch(states, chunk, output, report.quarantined); }, should_stop));
+  }
+  DRAFTMILL_RETURN_IF_ERROR(output.file->Sync());
+  DRAFTMILL_RETURN_IF_ERROR(output.file->Close());
+  DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().Rename(partial, request.output_path));
+  DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().SyncFolder(ParentPath(request.output_path)));
+  report.extract_seconds = Seconds(start);
+  report.rows = chunk.samples();
+  report.tokens = chunk.tokens();
+  report.numerics_environment = extractor->numerics_environment();
+  report.weights_digest = extractor->weights_digest();
+  return report;
+}
+
+}  // namespace draftmill

@@ -63,8 +63,7 @@ class IngestRun {
 
   Result<IngestSummary> Run() {
     DRAFTMILL_RETURN_IF_ERROR(FindFiles());
-    DRAFTMILL_RETURN_IF_ERROR(file_system_.RemoveTree(IngestedFolder(work_folder_)));
-    DRAFTMILL_RETURN_IF_ERROR(file_system_.MakeFolder(spill_folder_));
+    DRAFTMILL_RETURN_IF_ERROR(ClearFolder());
     DRAFTMILL_RETURN_IF_ERROR(ReadAndOrder());
     DRAFTMILL_RETURN_IF_ERROR(output_.Finish());
     DRAFTMILL_RETURN_IF_ERROR(file_system_.RemoveTree(spill_folder_));
@@ -90,6 +89,17 @@ class IngestRun {
       summary_.sources.push_back(std::move(source));
     }
     return OkStatus();
+  }
+
+  /// The index goes durably before anything that it lists, so that it never stands beside half a set of chunks.
+  Status ClearFolder() {
+    const std::string folder = IngestedFolder(work_folder_);
+    if (file_system_.Exists(IngestSummaryPath(work_folder_))) {
+      DRAFTMILL_RETURN_IF_ERROR(file_system_.Remove(IngestSummaryPath(work_folder_)));
+      DRAFTMILL_RETURN_IF_ERROR(file_system_.SyncFolder(folder));
+    }
+    DRAFTMILL_RETURN_IF_ERROR(file_system_.RemoveTree(folder));
+    return file_system_.MakeFolder(spill_folder_);
   }
 
   Status ReadAndOrder() {

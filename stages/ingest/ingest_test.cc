@@ -14,6 +14,7 @@
 
 #include "base/test_data.h"
 #include "stages/ingest/rejected_rows.h"
+#include "state/faulty_file_system.h"
 #include "state/temporary_folder.h"
 
 namespace draftmill {
@@ -399,8 +400,8 @@ TEST_F(IngestTest, GivesTheSameBytesWhateverTheThreadsAndTheMemory) {
       IngestOptions options = Options({"*.jsonl"});
       options.deduplicate = deduplicate;
       if (shuffle) options.shuffle_seed = 7;
-      options.chunk_rows = 250;
-      options.chunk_bytes = 30000;
+      options.chunk_rows = 500;
+      options.chunk_bytes = 60000;
       const IngestSummary summary = RunWell(options);
       EXPECT_EQ(Answers(), NaiveOrder(answers, options)) << deduplicate << shuffle;
       const auto expected = PublishedFiles();
@@ -474,6 +475,51 @@ TEST_F(IngestTest, NoticesDamagedChunks) {
   }
   std::filesystem::remove(path);
   EXPECT_EQ(ReadIngestedChunk(RealFileSystem(), work(), 0).status().code(), StatusCode::kNotFound);
+}
+
+/// Whatever goes wrong, and whenever: ingest says so, no index stands beside half a set of chunks, and the next try makes
+/// the same bytes as an undisturbed one.
+TEST_F(IngestTest, SurvivesFullDisksFailedOperationsAndPowerCuts) {
+  std::string text = "broken\n";
+  for (int i = 0; i < 300; ++i) text += Row("q", std::to_string(i % 200)) + "\n";
+  WriteFile(Data("a.jsonl"), text);
+  IngestOptions options = Options({"a.jsonl"});
+  options.chunk_rows = 60;
+  options.memory_bytes = 20000;
+  RunWell(options);
+  const auto expected = PublishedFiles();
+
+  sink_ = NotingSink();
+  FaultyFileSystem counting(RealFileSystem(), folder_.path());
+  ASSERT_TRUE(Ingest(options, counting, work(), sink_, [] { return false; }).ok());
+  const auto points = static_cast<int>(counting.Points().size());
+  ASSERT_GT(points, 30);
+  for (int nth = 1; nth <= points; nth += 11) {
+    FaultyFileSystem faulty(RealFileSystem(), folder_.path());
+    int left = nth;
+    faulty.SetHook([&](std::string_view) { return --left == 0 ? DiskFull("injected") : OkStatus(); });
+    sink_ = NotingSink();
+    const Result<IngestSummary> result = Ingest(options, faulty, work(), sink_, [] { return false; });
+    ASSERT_EQ(result.status().code(), StatusCode::kDiskFull) << nth;
+    ASSERT_TRUE(faulty.PowerCut(nth % 2 == 0 ? Unsynced::kLost : Unsynced::kNamesSurvive).ok());
+    const Result<IngestSummary> stored = ReadIngestSummary(RealFileSystem(), work());
+    if (!stored.ok()) continue;
+    for (const IngestedChunkFacts& facts : stored->chunks) {
+      EXPECT_TRUE(ReadIngestedChunk(RealFileSystem(), work(), facts.chunk, facts.digest).ok()) << nth;
+    }
+  }
+  RunWell(options);
+  EXPECT_EQ(PublishedFiles(), expected);
+}
+
+TEST_F(IngestTest, NamesTheFileThatCannotBeRead) {
+  WriteFile(Data("a.jsonl"), Row("q", "a"));
+  FaultyFileSystem faulty(RealFileSystem(), folder_.path());
+  faulty.Inject({.point = "open:data/a.jsonl", .status = ErrnoStatus(EACCES, "open " + Data("a.jsonl"))});
+  const Result<IngestSummary> result = Ingest(Options({"a.jsonl"}), faulty, work(), sink_, [] { return false; });
+  EXPECT_EQ(result.status().code(), StatusCode::kIo);
+  EXPECT_NE(result.status().message().find("a.jsonl: Permission denied"), std::string::npos) << result.status().message();
+  EXPECT_FALSE(std::filesystem::exists(work()));
 }
 
 /// Every file of the collection that states which rows are read is read so.

@@ -65,11 +65,15 @@ void RowReader::BeginRow() {
   too_long_ = false;
 }
 
-void RowReader::TakeRow(std::size_t end, RawRow& row) {
+/// The row from row_begin_ to at_. Whether it is too long must not depend on how the bytes came, so white space at its end
+/// counts, though it is no part of the text.
+void RowReader::TakeRow(RawRow& row) {
+  std::size_t end = at_;
+  while (end > row_begin_ && IsSpace(buffer_[end - 1])) --end;
   row.row = rows_++;
   row.line = row_line_;
   row.byte_offset = row_offset_;
-  row.size_bytes = buffer_offset_ + static_cast<std::int64_t>(end) - row_offset_;
+  row.size_bytes = buffer_offset_ + static_cast<std::int64_t>(at_) - row_offset_;
   row.is_too_long = too_long_ || row.size_bytes > max_row_bytes_;
   row.text = std::string_view();
   if (!row.is_too_long) row.text = std::string_view(buffer_).substr(row_begin_, end - row_begin_);
@@ -103,17 +107,16 @@ Result<bool> RowReader::NextLine(RawRow& row) {
     BeginRow();
     if (line_ == 1 && rows_ == 0) row_offset_ = 0;  // a byte order mark belongs to the first line
     DRAFTMILL_RETURN_IF_ERROR(ScanToNewline());
-    std::size_t end = at_;
     const bool has_newline = IsAt('\n');
-    while (end > row_begin_ && IsSpace(buffer_[end - 1])) --end;
-    const bool is_blank = !too_long_ && end == row_begin_;
-    if (is_blank && !has_newline) return false;
-    if (!is_blank) TakeRow(end, row);
+    const bool has_row = too_long_ || static_cast<std::int64_t>(at_ - row_begin_) > max_row_bytes_ ||
+                         !std::all_of(buffer_.begin() + static_cast<std::ptrdiff_t>(row_begin_),
+                                      buffer_.begin() + static_cast<std::ptrdiff_t>(at_), IsSpace);
+    if (has_row) TakeRow(row);
     if (has_newline) {
       ++at_;
       ++line_;
     }
-    if (!is_blank) return true;
+    if (has_row || !has_newline) return has_row;
   }
 }
 
@@ -146,14 +149,12 @@ Result<bool> RowReader::NextElement(RawRow& row) {
   row_line_ = 0;
   if (!more) {
     place_ = Place::kEnd;
-    TakeRow(at_, row);
+    TakeRow(row);
     row.fault = "the file ends before its list is closed: it was cut";
     return true;
   }
   DRAFTMILL_RETURN_IF_ERROR(ScanElement());
-  std::size_t end = at_;
-  while (end > row_begin_ && IsSpace(buffer_[end - 1])) --end;
-  TakeRow(end, row);
+  TakeRow(row);
   if (IsAt(']')) place_ = Place::kAfterList;
   if (at_ < buffer_.size()) ++at_;
   return true;
@@ -164,7 +165,8 @@ Result<bool> RowReader::RestAfterList(RawRow& row) {
   place_ = Place::kEnd;
   if (!more) return false;
   BeginRow();
-  TakeRow(at_, row);
+  row_line_ = 0;
+  TakeRow(row);
   row.fault = "text after the end of the file's list; it is not read";
   return true;
 }
@@ -208,7 +210,7 @@ Result<bool> RowReader::NextObject(RawRow& row) {
   } else {
     DRAFTMILL_RETURN_IF_ERROR(ScanToNewline());
   }
-  TakeRow(at_, row);
+  TakeRow(row);
   return true;
 }
 

@@ -25,7 +25,7 @@ struct RawRow {
   std::int64_t row = 0;          ///< 0-based
   std::int64_t line = 0;         ///< 1-based; 0 in a file that is one list
   std::int64_t byte_offset = 0;  ///< in the unpacked file: of its line where rows are lines, else of its first byte
-  std::int64_t size_bytes = 0;
+  std::int64_t size_bytes = 0;   ///< with the white space up to the end of its line or the next comma
   bool is_too_long = false;      ///< longer than max_row_bytes: passed over, not held
   std::string_view fault;        ///< set where the file's own structure is broken here, e.g. a list that is not closed
 };
@@ -57,7 +57,7 @@ class RowReader {
   Status ScanElement();
   Status ScanObject();
   void BeginRow();
-  void TakeRow(std::size_t end, RawRow& row);
+  void TakeRow(RawRow& row);
   bool IsAt(char c) const { return at_ < buffer_.size() && buffer_[at_] == c; }
 
   std::unique_ptr<ByteStream> stream_;

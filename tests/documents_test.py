@@ -1,5 +1,6 @@
 """What the documents name exists: files, commands of draftmill, and a pipeline file that is accepted."""
 
+import json
 import os
 import re
 import subprocess
@@ -41,3 +42,16 @@ def test_the_least_pipeline_file_is_accepted(tmp_path):
     command = [BINARY, "config", "check", tmp_path / "pipeline.yaml"]
     checked = subprocess.run(command, check=False, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.skipif(not BINARY.is_file(), reason=f"{BINARY} is not built")
+def test_the_demo_names_every_parameter():
+    command = [BINARY, "config", "show", "--json", ROOT / "configs" / "demo.yaml"]
+    sections = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    unnamed = [
+        f"{section}.{name}"
+        for section, values in sections.items()
+        for name, entry in ({"": values} if "origin" in values else values).items()
+        if entry["origin"] == "default"
+    ]
+    assert unnamed == []

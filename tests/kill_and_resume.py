@@ -42,7 +42,7 @@ limits: {{threads: {threads}, min_free_disk: 0, memory: 1GiB}}
 """
 
 
-class TestFailed(Exception):
+class CrashTestFailed(Exception):
     """What was to be shown does not hold."""
 
 
@@ -83,7 +83,7 @@ class Workplace:
         status = self.start(pipeline).wait()
         if status != 0:
             tail = pipeline.with_suffix(".log").read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise TestFailed(f"{pipeline.stem}: exit status {status}:\n{tail}")
+            raise CrashTestFailed(f"{pipeline.stem}: exit status {status}:\n{tail}")
 
 
 def files_in(work):
@@ -132,7 +132,7 @@ def compare(expected, actual, what):
     if expected == actual:
         return
     different = [name for name in sorted(expected.keys() | actual.keys()) if expected.get(name) != actual.get(name)]
-    raise TestFailed(f"{what}: {len(different)} published files differ from the undisturbed run: {different[:8]}")
+    raise CrashTestFailed(f"{what}: {len(different)} published files differ from the undisturbed run: {different[:8]}")
 
 
 def kill_at(process, work, trigger, delay_seconds):
@@ -162,9 +162,9 @@ def killed_run(place, name, stages, turn, generator, step_seconds):
             place.finish(pipeline)
             return f"{stage} ({trigger})"
         if process.returncode != 0:
-            raise TestFailed(f"{name}: exit status {process.returncode} before the kill")
+            raise CrashTestFailed(f"{name}: exit status {process.returncode} before the kill")
         shutil.rmtree(place.work(name))  # it was faster than the kill: once more from the start
-    raise TestFailed(f"{name}: the run always ended before it could be killed")
+    raise CrashTestFailed(f"{name}: the run always ended before it could be killed")
 
 
 def run_all(place, kills, seed):
@@ -175,7 +175,7 @@ def run_all(place, kills, seed):
     stages = watch(process, place.work("undisturbed"))
     if process.returncode != 0:
         place.finish(undisturbed)
-        raise TestFailed(f"the undisturbed run ended with status {process.returncode}, and with 0 when run again")
+        raise CrashTestFailed(f"the undisturbed run ended with status {process.returncode}, and with 0 when run again")
     seconds = time.monotonic() - started
     expected = digests(place.work("undisturbed"))
     counts = ", ".join(f"{len(files)} {stage}" for stage, files in stages.items())
@@ -214,7 +214,7 @@ def main():
         else:
             with tempfile.TemporaryDirectory(prefix="draftmill-kill-") as folder:
                 run_all(Workplace(Path(folder), arguments.binary.resolve()), arguments.kills, arguments.seed)
-    except TestFailed as failure:
+    except CrashTestFailed as failure:
         print(f"kill_and_resume: FAILED: {failure}", file=sys.stderr)
         return 1
     return 0

@@ -116,10 +116,13 @@ json::Value CoverageCurve(const std::vector<std::int64_t>& frequencies, const st
 json::Value CoverageBySource(const VocabCounter& counter, const VocabMapRequest& request,
                              const std::vector<std::uint8_t>& has_place) {
   json::Array list;
-  for (std::int32_t source = 0; source < counter.sources(); ++source) {
-    const std::span<const std::int64_t> counts = counter.Frequencies(source);
+  for (std::int32_t column = 0; column < counter.columns(); ++column) {
+    const std::span<const std::int64_t> counts = counter.Frequencies(column);
     json::Object object = CoverageObject(CoveredTokens(counts, has_place), Sum(counts));
-    object.insert(object.begin(), {"source", request.source_names[static_cast<std::size_t>(source)]});
+    const std::int32_t together = column + 1 == counter.columns() ? counter.sources() - column : 1;
+    std::string name = together > 1 ? std::to_string(together) + " other sources"
+                                    : request.source_names[static_cast<std::size_t>(column)];
+    object.insert(object.begin(), {"source", std::move(name)});
     list.emplace_back(std::move(object));
   }
   return list;
@@ -130,7 +133,8 @@ json::Value CoverageBySource(const VocabCounter& counter, const VocabMapRequest&
 VocabCounter::VocabCounter(std::int64_t vocab_rows, std::int32_t sources)
     : vocab_rows_(vocab_rows),
       sources_(sources),
-      counts_(static_cast<std::size_t>(vocab_rows) * static_cast<std::size_t>(sources)) {}
+      columns_(std::min(sources, kMaxSeparateSources)),
+      counts_(static_cast<std::size_t>(vocab_rows) * static_cast<std::size_t>(columns_)) {}
 
 Status VocabCounter::CheckSample(const TokenizedChunk& chunk, std::int64_t sample) const {
   const auto i = static_cast<std::size_t>(sample);
@@ -158,7 +162,8 @@ Status VocabCounter::Count(const TokenizedChunk& chunk) {
     DRAFTMILL_RETURN_IF_ERROR(CheckSample(chunk, sample));
   }
   for (std::size_t i = 0; i < chunk.source.size(); ++i) {
-    std::int64_t* counts = &counts_[static_cast<std::size_t>(chunk.source[i]) * static_cast<std::size_t>(vocab_rows_)];
+    const std::int32_t column = std::min(chunk.source[i], columns_ - 1);
+    std::int64_t* counts = &counts_[static_cast<std::size_t>(column) * static_cast<std::size_t>(vocab_rows_)];
     for (auto token = static_cast<std::size_t>(chunk.cu_seqlens[i]);
          token < static_cast<std::size_t>(chunk.cu_seqlens[i + 1]); ++token) {
       counts[chunk.input_ids[token]] += chunk.loss_mask[token];
@@ -172,15 +177,15 @@ void VocabCounter::Merge(const VocabCounter& other) {
   for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
 }
 
-std::span<const std::int64_t> VocabCounter::Frequencies(std::int32_t source) const {
+std::span<const std::int64_t> VocabCounter::Frequencies(std::int32_t column) const {
   const auto rows = static_cast<std::size_t>(vocab_rows_);
-  return std::span(counts_).subspan(static_cast<std::size_t>(source) * rows, rows);
+  return std::span(counts_).subspan(static_cast<std::size_t>(column) * rows, rows);
 }
 
 std::vector<std::int64_t> VocabCounter::TotalFrequencies() const {
   std::vector<std::int64_t> totals(static_cast<std::size_t>(vocab_rows_));
-  for (std::int32_t source = 0; source < sources_; ++source) {
-    const std::span<const std::int64_t> counts = Frequencies(source);
+  for (std::int32_t column = 0; column < columns_; ++column) {
+    const std::span<const std::int64_t> counts = Frequencies(column);
     for (std::size_t id = 0; id < totals.size(); ++id) totals[id] += counts[id];
   }
   return totals;

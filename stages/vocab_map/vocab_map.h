@@ -10,8 +10,8 @@
 // request, whatever the order of the chunks. Form of the map: offsets, as EAGLE-3's trainers read it (docs/formats.md,
 // "Vocabulary map"). A size that reaches the vocabulary means that there is no map.
 //
-// Memory: vocab_rows * sources * 8 bytes, whatever the corpus. Threads: a counter belongs to one at a time.
-// Errors: kInvalidInput names the sample or token, kInvalidConfig the parameter.
+// Memory: 8 bytes for each of vocab_rows * min(sources, kMaxSeparateSources), whatever the corpus. Threads: a counter
+// belongs to one at a time. Errors: kInvalidInput names the sample or token, kInvalidConfig the parameter.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,10 @@
 
 namespace draftmill {
 
+/// So many sources are counted apart; a folder of thousands of files is counted as the first ones and all others
+/// together.
+inline constexpr std::int32_t kMaxSeparateSources = 64;
+
 class VocabCounter {
  public:
   /// `vocab_rows` is V, the rows of the embedding; `sources` how many sources TokenizedChunk::source may name.
@@ -37,8 +41,10 @@ class VocabCounter {
 
   std::int64_t vocab_rows() const { return vocab_rows_; }
   std::int32_t sources() const { return sources_; }
-  /// [V] supervised occurrences in one source.
-  std::span<const std::int64_t> Frequencies(std::int32_t source) const;
+  /// How many lists of counts there are: one a source, the last one of several where there are too many.
+  std::int32_t columns() const { return columns_; }
+  /// [V] supervised occurrences in one source, or in all that share the last column.
+  std::span<const std::int64_t> Frequencies(std::int32_t column) const;
   /// [V] supervised occurrences over all sources.
   std::vector<std::int64_t> TotalFrequencies() const;
 
@@ -47,7 +53,8 @@ class VocabCounter {
 
   std::int64_t vocab_rows_;
   std::int32_t sources_;
-  std::vector<std::int64_t> counts_;  // [sources, V]
+  std::int32_t columns_;
+  std::vector<std::int64_t> counts_;  // [columns, V]
 };
 
 /// What is asked of a map.

@@ -82,6 +82,18 @@ TEST(VocabMap, TheReportGivesCoverageBySourceAndOverAll) {
   EXPECT_THAT(report, HasSubstr(R"("corpus_digest":"cafe")"));
 }
 
+TEST(VocabMap, ThousandsOfSourcesShareTheLastColumn) {
+  std::vector<std::vector<std::int32_t>> supervised(2000, {1});
+  const VocabCounter counter = Counted(4, supervised);
+  EXPECT_EQ(counter.columns(), kMaxSeparateSources);
+  EXPECT_EQ(counter.Frequencies(kMaxSeparateSources - 1)[1], 2000 - kMaxSeparateSources + 1);
+  EXPECT_EQ(counter.TotalFrequencies()[1], 2000);
+  const Result<VocabMap> map =
+      BuildVocabMap(counter, {.size = 1, .source_names = std::vector<std::string>(2000, "file")});
+  ASSERT_TRUE(map.ok());
+  EXPECT_EQ(map->report.Find("by_source")->as_array().back().Find("source")->as_string(), "1937 other sources");
+}
+
 TEST(VocabMap, ASizeThatReachesTheVocabularyMeansNoMap) {
   const Result<VocabMap> map = BuildVocabMap(Counted(10, {{1}}), {.size = 10, .source_names = {"a"}});
   ASSERT_TRUE(map.ok());

@@ -71,6 +71,14 @@ Result<TokenizedChunk> ReadTensors(TensorFile& file, std::int32_t number) {
   return chunk;
 }
 
+Result<TensorFile> OpenChunk(FileSystem& file_system, const std::string& work_folder, std::int32_t chunk) {
+  const std::string path = JoinPath(work_folder, CorpusChunkPath(chunk));
+  DRAFTMILL_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Open(file_system, path, kFormat));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t number, file.RequireNumber("chunk"));
+  if (number != chunk) return Corrupt(path + ": its metadata says chunk " + std::to_string(number));
+  return file;
+}
+
 }  // namespace
 
 std::string CorpusChunkPath(std::int32_t chunk) {
@@ -119,15 +127,21 @@ Result<PublishedFile> WriteCorpusChunk(FileSystem& file_system, const std::strin
                            metadata);
 }
 
+Result<CorpusChunkSizes> ReadCorpusChunkSizes(FileSystem& file_system, const std::string& work_folder,
+                                              std::int32_t chunk) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const TensorFile file, OpenChunk(file_system, work_folder, chunk));
+  CorpusChunkSizes sizes;
+  DRAFTMILL_ASSIGN_OR_RETURN(sizes.samples, FirstExtent(file, "sample_id"));
+  DRAFTMILL_ASSIGN_OR_RETURN(sizes.tokens, FirstExtent(file, "input_ids"));
+  return sizes;
+}
+
 Result<CorpusChunk> ReadCorpusChunk(FileSystem& file_system, const std::string& work_folder, std::int32_t chunk) {
-  const std::string path = JoinPath(work_folder, CorpusChunkPath(chunk));
-  DRAFTMILL_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Open(file_system, path, kFormat));
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t number, file.RequireNumber("chunk"));
-  if (number != chunk) return Corrupt(path + ": its metadata says chunk " + std::to_string(number));
+  DRAFTMILL_ASSIGN_OR_RETURN(TensorFile file, OpenChunk(file_system, work_folder, chunk));
   CorpusChunk corpus;
   DRAFTMILL_ASSIGN_OR_RETURN(corpus.fingerprint, file.RequireMetadata("tokenize_fingerprint"));
   DRAFTMILL_ASSIGN_OR_RETURN(corpus.chunk, ReadTensors(file, chunk));
-  DRAFTMILL_RETURN_IF_ERROR(CheckTokenizedChunk(corpus.chunk).WithContext(path));
+  DRAFTMILL_RETURN_IF_ERROR(CheckTokenizedChunk(corpus.chunk).WithContext(file.path()));
   return corpus;
 }
 

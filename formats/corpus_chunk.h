@@ -35,6 +35,16 @@ Result<PublishedFile> WriteCorpusChunk(FileSystem& file_system, const std::strin
 /// values, and each sample's token hash.
 Result<CorpusChunk> ReadCorpusChunk(FileSystem& file_system, const std::string& work_folder, std::int32_t chunk);
 
+/// What the header of a chunk's file says.
+struct CorpusChunkSizes {
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+};
+
+/// Reads the header alone: a file of this kind and chunk, and how much it holds.
+Result<CorpusChunkSizes> ReadCorpusChunkSizes(FileSystem& file_system, const std::string& work_folder,
+                                              std::int32_t chunk);
+
 /// What a TokenizedChunk promises (stages/records.h) about lengths, order, mask and hashes; kCorrupt names the sample.
 Status CheckTokenizedChunk(const TokenizedChunk& chunk);
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/test_data.h"
 #include "formats/memory_file.h"
 
 namespace draftmill::safetensors {
@@ -36,7 +37,7 @@ std::string Refusal(const std::string& json, std::size_t data_bytes) {
 // Written by safetensors 0.8.0: save({"b": int32 [[1, 2, 3]], "a": float16 [4, 5]}, metadata={"k": "v"}).
 TEST(Safetensors, ReadsWhatThePythonPackageWrote) {
   const std::string json = R"({"__metadata__":{"k":"v"},"b":{"dtype":"I32","shape":[1,3],"data_offsets":[0,12]},)"
-                           R"("a":{"dtype":"F16","shape":[2],"data_offsets":[12,16]}}     )";
+                           R"("a":{"dtype":"F16","shape":[2],"data_offsets":[12,16]}}       )";
   const std::string content =
       LittleEndian64(json.size()) + json + std::string("\1\0\0\0\2\0\0\0\3\0\0\0\0\x44\0\x45", 16);
   const Result<Header> header = Read(content);
@@ -168,6 +169,26 @@ TEST(Safetensors, BuildHeaderRefusesWhatItCouldNotRead) {
   EXPECT_FALSE(BuildHeader({{"a", Dtype::kU8, {-1}}}, {}).ok());
   EXPECT_FALSE(BuildHeader({{"__metadata__", Dtype::kU8, {1}}}, {}).ok());
   EXPECT_FALSE(BuildHeader({{"a", Dtype::kU64, {std::int64_t{1} << 61}}}, {}).ok());
+}
+
+// Files that went wrong for people elsewhere.
+TEST(Safetensors, TheFieldsCasesAreReadOrRefusedAsTheyShouldBe) {
+  DRAFTMILL_TEST_DATA_OR_SKIP(folder, "field_cases/model");
+  const auto read = [&folder = folder](const std::string& name) {
+    return ReadHeader(RealFileSystem(), folder + "/" + name + "/model.safetensors");
+  };
+  EXPECT_TRUE(read("header_not_aligned").ok()) << read("header_not_aligned").status().ToString();
+  EXPECT_TRUE(read("metadata_empty").ok()) << read("metadata_empty").status().ToString();
+  const Result<Header> empty = read("tensor_of_no_elements");
+  ASSERT_TRUE(empty.ok()) << empty.status().ToString();
+  ASSERT_NE(empty->Find("scaled_fp8"), nullptr);
+  EXPECT_EQ(empty->Find("scaled_fp8")->elements(), 0);
+  const std::string cut = read("file_cut_short").status().message();
+  EXPECT_NE(cut.find("model.safetensors: the file is cut short"), std::string::npos) << cut;
+  const std::string span = read("span_shorter_than_shape").status().message();
+  EXPECT_NE(span.find("'lm_head.weight'"), std::string::npos) << span;
+  EXPECT_NE(span.find("needs 1024 bytes"), std::string::npos) << span;
+  EXPECT_NE(span.find("cover 8"), std::string::npos) << span;
 }
 
 // The largest models have about 200,000 tensors; their headers are read before anything else happens.

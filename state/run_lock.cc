@@ -23,7 +23,7 @@ std::string LockPath(const std::string& work_folder) { return JoinPath(work_fold
 /// The text up to the next line feed, which is taken off `text`.
 std::string TakeLine(std::string_view& text) {
   const std::size_t end = text.find('\n');
-  const std::string line(text.substr(0, end));
+  std::string line(text.substr(0, end));
   text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
   return line;
 }

@@ -85,11 +85,7 @@ class BpeTokenizer final : public Tokenizer {
     encoding.Clear();
     EncodingWriter writer(encoding);
     writer.Resize(text.size() / 4 + 16);
-    const AlignedText whole{text};
-    parts_.raw_matcher.Find(whole, plain_ranges, scratch.raw_matches);
-    const Status status = ForEachGap(whole, scratch.raw_matches, writer, [&](const AlignedText& gap) {
-      return EncodeRaw(gap, plain_ranges, scratch, writer);
-    });
+    const Status status = EncodeParts(AlignedText{text}, plain_ranges, scratch, writer);
     if (status.ok()) {
       writer.Finish();
     } else {
@@ -138,6 +134,26 @@ class BpeTokenizer final : public Tokenizer {
       done = match.end;
     }
     return done < text.text.size() ? encode(text.Slice(done, text.text.size())) : OkStatus();
+  }
+
+  /// Encodes the parts between the cuts, or the whole.
+  Status EncodeParts(const AlignedText& text, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
+                     EncodingWriter& writer) const {
+    if (!parts_.cuts || text.text.size() <= parts_.cuts->run_characters) {
+      return EncodePart(text, plain_ranges, scratch, writer);
+    }
+    for (const Piece part : CutText(text.text, *parts_.cuts)) {
+      DRAFTMILL_RETURN_IF_ERROR(EncodePart(text.Slice(part.begin, part.end), plain_ranges, scratch, writer));
+    }
+    return OkStatus();
+  }
+
+  Status EncodePart(const AlignedText& text, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
+                    EncodingWriter& writer) const {
+    parts_.raw_matcher.Find(text, plain_ranges, scratch.raw_matches);
+    return ForEachGap(text, scratch.raw_matches, writer, [&](const AlignedText& gap) {
+      return EncodeRaw(gap, plain_ranges, scratch, writer);
+    });
   }
 
   Status EncodeRaw(const AlignedText& raw, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,

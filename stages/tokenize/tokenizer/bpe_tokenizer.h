@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "stages/tokenize/tokenizer/bpe_model.h"
 #include "stages/tokenize/tokenizer/normalizer.h"
 #include "stages/tokenize/tokenizer/pretokenizer.h"
+#include "stages/tokenize/tokenizer/text_cuts.h"
 
 namespace draftmill {
 
@@ -27,6 +29,7 @@ struct BpeTokenizerParts {
   bool byte_level_names = false;         ///< the vocabulary's names are in GPT-2's byte alphabet
   /// Vocabulary entries that never match text, by name.
   std::vector<std::pair<std::string, std::int32_t>> names;
+  std::optional<CutLimits> cuts;  ///< the text is cut before all else
   std::string fingerprint;
 };
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -31,6 +32,10 @@ struct ChunkWork {
   ChunkTicket ticket;
   std::size_t position = 0;      ///< in the list of tickets: the order at the serial steps
   TokenizedChunk tokens;
+  bool is_tokenized_now = false; ///< by this pass, not read back
+  std::int64_t supervised_tokens = 0;
+  std::string corpus_digest;     ///< of the corpus file, hex
+  std::int64_t corpus_bytes = 0;
   ChunkPlan plan;
   /// Per planned batch: whether its states still have to be computed and written. Empty: nothing to extract.
   std::vector<bool> batch_wanted;

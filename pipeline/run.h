@@ -22,6 +22,8 @@ struct RunRequest {
   std::string program_version = {};
   bool accept_changes = false;                  ///< redo what a changed fingerprint makes stale instead of refusing (2)
   std::optional<std::string> rerun_stage = {};  ///< recompute this stage even where it is up to date
+  /// Go no further than this stage; the run then ends without a manifest.
+  std::optional<std::string> until_stage = {};
   bool json = false;                            ///< the report goes to a program: `summary` is not shown
 };
 

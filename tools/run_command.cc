@@ -50,6 +50,7 @@ void AddRunCommand(CLI::App& app, CommandOutcome& outcome) {
   auto request = std::make_shared<RunRequest>();
   AddTargetOptions(*command, *options);
   command->add_flag("--accept-changes", request->accept_changes, kAcceptChanges);
+  command->add_option("--until", request->until_stage, "Go no further than this stage")->check(CLI::IsMember(StageNames()));
   command->callback([options, request, &outcome] { outcome.exit_status = Run(*options, *request); });
 }
 

@@ -1,0 +1,113 @@
+#include "pipeline/forecast.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "stages/ingest/byte_stream.h"
+#include "stages/ingest/conversation.h"
+#include "stages/ingest/row_reader.h"
+
+namespace draftmill {
+namespace {
+
+/// Rows looked at in each source file.
+constexpr int kSampledRows = 64;
+
+/// What the sampled rows of one file were like.
+struct FileSample {
+  std::int64_t rows = 0;
+  std::int64_t tokens = 0;
+  std::int64_t packed_bytes = 0;
+  bool reached_end = false;
+};
+
+std::int64_t TokensOfRow(std::string_view text, const RunInputs& inputs, RowForm form, TokenizeStage::LocalState& local) {
+  Result<json::Value> row = json::Parse(text);
+  if (!row.ok()) return 0;
+  const Result<json::Value> conversation = CanonicalConversation(std::move(row).value(), form, inputs.ingest.normalize);
+  if (!conversation.ok()) return 0;
+  const Result<std::vector<TokenizedSample>> samples = inputs.tokenize->TokenizeRow(*conversation, local);
+  if (!samples.ok()) return 0;
+  std::int64_t tokens = 0;
+  for (const TokenizedSample& sample : *samples) {
+    if (sample.error_reason.empty()) tokens += static_cast<std::int64_t>(sample.input_ids.size());
+  }
+  return tokens;
+}
+
+Result<FileSample> SampleFile(const SourceFile& source, const RunInputs& inputs, FileSystem& files,
+                              TokenizeStage::LocalState& local) {
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(files, source.path));
+  RowReader reader(std::move(stream), source.layout, inputs.ingest.max_row_bytes);
+  FileSample sample;
+  std::int64_t unpacked_bytes = 0;
+  RawRow row;
+  while (sample.rows < kSampledRows) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const bool more, reader.Next(row));
+    if (!more) {
+      sample.reached_end = true;
+      break;
+    }
+    ++sample.rows;
+    unpacked_bytes = row.byte_offset + row.size_bytes;
+    if (!row.is_too_long && row.fault.empty()) {
+      sample.tokens += TokensOfRow(row.text, inputs, inputs.ingest.sources[source.spec].form, local);
+    }
+  }
+  // A packed file reads ahead, so its rows seem larger than they are; a plain one is counted exactly.
+  sample.packed_bytes = std::max<std::int64_t>(1, std::min(reader.packed_bytes(), unpacked_bytes));
+  return sample;
+}
+
+/// How many rows of the entry may be taken.
+std::int64_t RowsTaken(const SourceSpec& spec, std::int64_t rows) {
+  if (spec.take_rows) return std::min(*spec.take_rows, rows);
+  if (spec.take_fraction) return static_cast<std::int64_t>(*spec.take_fraction * static_cast<double>(rows));
+  return rows;
+}
+
+}  // namespace
+
+Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token) {
+  Forecast forecast;
+  forecast.is_exact = true;
+  std::int64_t tokenized_rows = 0;
+  std::int64_t tokenized_tokens = 0;
+  std::int64_t published_tokens = 0;
+  for (const ChunkRecord& chunk : chunks) {
+    forecast.rows += chunk.rows;
+    published_tokens += chunk.published_tokens;
+    if (!chunk.tokenized) continue;
+    tokenized_rows += chunk.rows;
+    tokenized_tokens += chunk.tokens;
+  }
+  forecast.is_exact = tokenized_rows == forecast.rows;
+  const double share = tokenized_rows == 0 ? 0 : static_cast<double>(forecast.rows) / static_cast<double>(tokenized_rows);
+  forecast.tokens = forecast.is_exact ? tokenized_tokens : static_cast<std::int64_t>(share * static_cast<double>(tokenized_tokens));
+  forecast.states_bytes = forecast.tokens * bytes_per_token;
+  forecast.states_bytes_left = (forecast.tokens - published_tokens) * bytes_per_token;
+  return forecast;
+}
+
+Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files) {
+  Forecast forecast;
+  const std::unique_ptr<TokenizeStage::LocalState> local = inputs.tokenize->MakeLocalState();
+  for (const SourceFile& source : inputs.source_files) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const FileSample sample, SampleFile(source, inputs, files, *local));
+    if (sample.rows == 0) continue;
+    const double scale = sample.reached_end ? 1.0
+                                            : static_cast<double>(source.info.size_bytes) / static_cast<double>(sample.packed_bytes);
+    const auto rows = static_cast<std::int64_t>(scale * static_cast<double>(sample.rows));
+    const std::int64_t taken = RowsTaken(inputs.ingest.sources[source.spec], rows);
+    forecast.rows += taken;
+    forecast.tokens += static_cast<std::int64_t>(static_cast<double>(taken) * static_cast<double>(sample.tokens) /
+                                                 static_cast<double>(sample.rows));
+  }
+  forecast.states_bytes = forecast.tokens * inputs.plan.bytes_per_token;
+  forecast.states_bytes_left = forecast.states_bytes;
+  return forecast;
+}
+
+}  // namespace draftmill

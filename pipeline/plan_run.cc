@@ -1,0 +1,103 @@
+// PlanRun (pipeline/run.h): what a run would do and why, without doing it.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "pipeline/forecast.h"
+#include "pipeline/run.h"
+#include "pipeline/run_inputs.h"
+#include "pipeline/stage_changes.h"
+#include "pipeline/stored_facts.h"
+#include "stages/stage_spec.h"
+#include "state/state_reader.h"
+
+namespace draftmill {
+namespace {
+
+/// What the work folder's database knows; empty where there is none.
+struct Known {
+  std::vector<SourceRecord> sources;
+  std::vector<StageRecord> stages;
+  std::vector<ChunkRecord> chunks;
+  std::vector<ProgressRecord> progress;
+  StoredSizes sizes;
+};
+
+Result<Known> ReadKnown(const std::string& work_folder, FileSystem& files) {
+  Known known;
+  Result<StateReader> state = StateReader::Open(work_folder, files);
+  if (!state.ok()) {
+    if (state.status().code() == StatusCode::kNotFound) return known;
+    return state.status();
+  }
+  DRAFTMILL_ASSIGN_OR_RETURN(known.sources, state->Sources());
+  DRAFTMILL_ASSIGN_OR_RETURN(known.stages, state->Stages());
+  DRAFTMILL_ASSIGN_OR_RETURN(known.chunks, state->Chunks());
+  DRAFTMILL_ASSIGN_OR_RETURN(known.progress, state->Progress());
+  DRAFTMILL_ASSIGN_OR_RETURN(known.sizes, ReadStoredSizes(*state));
+  return known;
+}
+
+const ProgressRecord* ProgressOf(const Known& known, const std::string& stage) {
+  for (const ProgressRecord& row : known.progress) {
+    if (row.stage == stage) return &row;
+  }
+  return nullptr;
+}
+
+/// Why a stage would run, or that it would not.
+std::pair<std::string, std::string> ActionAndReason(const std::string& stage, const Known& known,
+                                                    const std::vector<StageChange>& changes) {
+  for (const StageChange& change : changes) {
+    if (change.stage != stage) continue;
+    std::string reason = "changed: ";
+    for (const FingerprintChange& part : change.parts) reason += ToString(part) + "; ";
+    return {"refuse", reason + "needs --accept-changes: " + change.consequence};
+  }
+  const ProgressRecord* row = ProgressOf(known, stage);
+  if (row == nullptr || row->state == "pending") return {"run", "nothing of it was done yet"};
+  if (row->state == "done") return {"reuse", "up to date"};
+  if (row->state == "stale") return {"run", "marked to be done again"};
+  return {"continue", fmt::format("{} of {} {} are done", row->done, row->total, row->unit)};
+}
+
+}  // namespace
+
+Result<json::Value> PlanRun(const Config& config) {
+  FileSystem& files = RealFileSystem();
+  const std::string& work = config.work_folder();
+  DRAFTMILL_ASSIGN_OR_RETURN(const Known known, ReadKnown(work, files));
+  DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known.sources, known.sizes));
+  const std::vector<StageChange> changes = FindChanges(known.stages, MakeFingerprints(config, inputs));
+
+  Forecast forecast = ForecastFromChunks(known.chunks, inputs.plan.bytes_per_token);
+  if (!forecast.is_exact || known.chunks.empty()) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const Forecast sampled, ForecastFromSources(inputs, files));
+    if (forecast.tokens == 0) forecast = sampled;
+  }
+  json::Array stages;
+  for (const StageSpec* spec : AllStages()) {
+    const auto [action, reason] = ActionAndReason(spec->name, known, changes);
+    stages.push_back(json::Object{{"stage", spec->name}, {"action", action}, {"why", reason}});
+  }
+  // The work folder may not exist yet: its nearest parent that does is on the same disk.
+  std::string folder = work;
+  while (!files.Exists(folder) && ParentPath(folder) != folder) folder = ParentPath(folder);
+  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files.Space(folder));
+  return json::Value(json::Object{
+      {"work", work},
+      {"stages", std::move(stages)},
+      {"model", json::Object{{"family", inputs.model.family}, {"weight_bytes", inputs.model.weight_bytes}}},
+      {"forecast", json::Object{{"exact", forecast.is_exact && !known.chunks.empty()},
+                                {"rows", forecast.rows},
+                                {"tokens", forecast.tokens},
+                                {"bytes_per_token", inputs.plan.bytes_per_token},
+                                {"states_bytes", forecast.states_bytes},
+                                {"states_bytes_left", forecast.states_bytes_left}}},
+      {"plan", json::Object{{"batch_tokens", inputs.plan.batch_tokens},
+                            {"block_tokens", inputs.plan.block_tokens},
+                            {"shard_bytes", inputs.plan.shard_bytes}}},
+      {"disk", json::Object{{"free_bytes", space.free_bytes}, {"min_free_disk_bytes", inputs.min_free_disk_bytes}}}});
+}
+
+}  // namespace draftmill

@@ -1,0 +1,138 @@
+#include "pipeline/run_files.h"
+
+#include <utility>
+
+#include "formats/corpus_chunk.h"
+#include "pipeline/stored_facts.h"
+#include "pipeline/vocab_step.h"
+#include "state/state_reader.h"
+
+namespace draftmill {
+namespace {
+
+constexpr std::int64_t kRunFileVersion = 1;
+
+Status WriteWhereChanged(FileSystem& files, const std::string& path, const std::string& content) {
+  const Result<std::string> old = files.ReadAll(path);
+  if (old.ok() && *old == content) return OkStatus();
+  return files.WriteAtomically(path, content);
+}
+
+json::Value FingerprintsAsJson(const std::map<std::string, Fingerprint>& fingerprints) {
+  json::Object stages;
+  for (const auto& [stage, fingerprint] : fingerprints) {
+    json::Object parts;
+    for (const FingerprintPart& part : fingerprint.parts()) parts.emplace_back(part.name, part.value);
+    stages.emplace_back(stage, json::Object{{"hash", fingerprint.hash()}, {"parts", std::move(parts)}});
+  }
+  return stages;
+}
+
+json::Value LayersAsJson(const std::vector<std::int32_t>& layers) {
+  json::Array list;
+  for (const std::int32_t layer : layers) list.emplace_back(std::int64_t{layer});
+  return list;
+}
+
+json::Value PlanAsJson(const PlanParameters& plan) {
+  return json::Object{{"batch_tokens", plan.batch_tokens},
+                      {"block_tokens", plan.block_tokens},
+                      {"shard_bytes", plan.shard_bytes},
+                      {"bytes_per_token", plan.bytes_per_token}};
+}
+
+/// The published files of vocab/, by name.
+Result<std::vector<PublishedFile>> VocabFiles(FileSystem& files, const std::string& work_folder) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, files.List(JoinPath(work_folder, "vocab")));
+  std::vector<PublishedFile> published;
+  for (const FileInfo& entry : entries) {
+    DRAFTMILL_ASSIGN_OR_RETURN(PublishedFile file, DigestFile(files, work_folder, JoinPath("vocab", entry.name)));
+    published.push_back(std::move(file));
+  }
+  return published;
+}
+
+json::Value ManifestFacts(const Config& config, const RunInputs& inputs,
+                          const std::map<std::string, Fingerprint>& fingerprints, const std::vector<ChunkRecord>& chunks) {
+  json::Object hashes;
+  for (const auto& [stage, fingerprint] : fingerprints) hashes.emplace_back(stage, fingerprint.hash());
+  return json::Object{{"model", json::Object{{"family", inputs.model.family},
+                                             {"fingerprint", inputs.model.model_fingerprint},
+                                             {"num_layers", std::int64_t{inputs.model.num_layers}},
+                                             {"hidden_size", std::int64_t{inputs.model.hidden_size}},
+                                             {"vocab_rows", inputs.model.vocab_rows}}},
+                      {"layers", LayersAsJson(inputs.model.layers)},
+                      {"final_norm", "pre"},
+                      {"mask_rule", MaskRule(config)},
+                      {"tokenizer", inputs.tokenize->tokenizer_fingerprint()},
+                      {"chat_template", inputs.tokenize->template_fingerprint()},
+                      {"corpus_digest", CorpusDigest(chunks)},
+                      {"fingerprints", std::move(hashes)}};
+}
+
+}  // namespace
+
+Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& inputs,
+                     const std::map<std::string, Fingerprint>& fingerprints) {
+  const std::string& work = config.work_folder();
+  const json::Value facts = json::Object{
+      {"version", kRunFileVersion},
+      {std::string(kConfigFolderKey), config.ConfigFolderFromWork()},
+      {"epochs", json::Array{json::Object{{"epoch", 0}, {"source_files", static_cast<std::int64_t>(inputs.source_files.size())}}}},
+      {"parameters", config.EffectiveValues()},
+      {"plan", PlanAsJson(inputs.plan)},
+      {"layers", LayersAsJson(inputs.model.layers)},
+      {"fingerprints", FingerprintsAsJson(fingerprints)}};
+  DRAFTMILL_RETURN_IF_ERROR(WriteWhereChanged(files, JoinPath(work, kRunFactsName), json::Write(facts, json::Style::kPretty) + "\n"));
+  const std::string copy = JoinPath(work, kPipelineCopyName);
+  return config.path() == copy ? OkStatus() : WriteWhereChanged(files, copy, config.text());
+}
+
+std::string MaskRule(const Config& config) {
+  const ParameterValues& values = config.section("tokenize");
+  json::Object rule{{"rule", "draftmill-1"}};
+  for (const char* name : {"train_on", "supervise_stop_token", "train_on_reasoning"}) rule.emplace_back(name, values.Get(name));
+  return json::Write(json::Value(std::move(rule)), json::Style::kCanonical);
+}
+
+Result<Manifest> MakeManifest(FileSystem& files, const std::string& work_folder, const Config& config,
+                              const RunInputs& inputs, const std::map<std::string, Fingerprint>& fingerprints) {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
+  Manifest manifest;
+  manifest.facts = ManifestFacts(config, inputs, fingerprints, chunks);
+  DRAFTMILL_ASSIGN_OR_RETURN(manifest.vocab, VocabFiles(files, work_folder));
+  for (const ChunkRecord& chunk : chunks) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, Hash128FromHex(chunk.corpus_digest));
+    manifest.corpus.push_back({.file = {CorpusChunkPath(static_cast<std::int32_t>(chunk.chunk)), chunk.corpus_bytes, digest},
+                               .samples = chunk.samples,
+                               .tokens = chunk.tokens});
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, state.Shards(chunk.chunk));
+    for (const ShardRecord& shard : shards) {
+      DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 shard_digest, Hash128FromHex(shard.digest));
+      manifest.shards.push_back({.file = {shard.file, shard.bytes, shard_digest},
+                                 .samples = shard.samples,
+                                 .tokens = shard.tokens,
+                                 .quarantined = shard.quarantined});
+    }
+  }
+  return manifest;
+}
+
+Status RedoOpenShards(StateWriter& state, const std::string& work_folder, FileSystem& files,
+                      const std::vector<ChunkRecord>& chunks) {
+  for (const ChunkRecord& chunk : chunks) {
+    if (chunk.extracted_batches == 0 || chunk.published_shards == chunk.shards) continue;
+    DRAFTMILL_ASSIGN_OR_RETURN(StateReader reader, StateReader::Open(work_folder, files));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, reader.Shards(chunk.chunk));
+    std::vector<std::int64_t> batches;
+    for (const ShardRecord& shard : shards) {
+      if (shard.state == ShardState::kPublished) continue;
+      for (std::int64_t i = 0; i < shard.batches; ++i) batches.push_back(shard.first_batch + i);
+    }
+    state.MarkBatchesDamaged(chunk.chunk, std::move(batches));
+  }
+  return state.Flush();
+}
+
+}  // namespace draftmill

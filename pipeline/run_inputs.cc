@@ -1,0 +1,170 @@
+#include "pipeline/run_inputs.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include <sched.h>
+
+#include "pipeline/stored_facts.h"
+#include "stages/extract/auto_sizes.h"
+#include "stages/stage_spec.h"
+#include "state/state_reader.h"
+
+namespace draftmill {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+int AvailableThreads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+std::vector<std::string> TextList(const json::Value& value) {
+  std::vector<std::string> texts;
+  for (const json::Value& item : value.as_array()) texts.push_back(item.as_string());
+  return texts;
+}
+
+ExtractOptions ExtractOptionsFrom(const Config& config, const RunInputs& inputs) {
+  const ParameterValues& values = config.section("extract");
+  ExtractOptions options;
+  options.model_folder = config.section("model").Text("path");
+  options.device = values.Text("device");
+  options.weights = values.Text("weights");
+  options.numerics = values.Text("numerics");
+  options.threads = inputs.threads;
+  options.memory_bytes = inputs.memory.engine_bytes;
+  if (values.IsWord("layers", "eagle3")) return options;
+  for (const json::Value& layer : values.Get("layers").as_array()) {
+    options.layers.push_back(static_cast<std::int32_t>(layer.as_integer()));
+  }
+  return options;
+}
+
+/// A size that the configuration states, else the stored one, else what `auto` resolves to now.
+std::int64_t Size(const ParameterValues& values, const std::string& name, const std::optional<std::int64_t>& stored,
+                  std::int64_t resolved) {
+  if (!values.IsWord(name, "auto")) return values.Integer(name);
+  return stored.value_or(resolved);
+}
+
+Result<PlanParameters> ResolvePlan(const Config& config, const RunInputs& inputs, const StoredSizes& stored) {
+  const ParameterValues& extract = config.section("extract");
+  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(inputs.model, inputs.extract));
+  PlanParameters plan;
+  plan.batch_tokens = Size(extract, "batch_tokens", stored.batch_tokens, sizes.batch_tokens);
+  plan.block_tokens = std::max(plan.batch_tokens, Size(extract, "block_tokens", stored.block_tokens, sizes.block_tokens));
+  plan.shard_bytes = config.section("write").Integer("shard_bytes");
+  plan.bytes_per_token = static_cast<std::int64_t>(inputs.model.layers.size()) * inputs.model.hidden_size * 2;
+  return plan;
+}
+
+Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const std::vector<SourceRecord>& known) {
+  for (const SourceRecord& record : known) {
+    const bool same = record.path == source.path && record.bytes == source.info.size_bytes &&
+                      record.modified_ns == source.info.modified_ns && record.inode == source.info.inode;
+    if (same) return Hash128FromHex(record.content_hash);
+  }
+  DRAFTMILL_ASSIGN_OR_RETURN(const FileDigest digest, HashFile(files, source.path));
+  return digest.hash;
+}
+
+void AddParameters(const Config& config, const StageSpec& spec, Fingerprint& fingerprint) {
+  fingerprint.Add("code version", std::to_string(spec.version));
+  for (const ParameterSpec& parameter : spec.parameters) {
+    if (!parameter.in_fingerprint) continue;
+    fingerprint.Add(spec.name + "." + parameter.name,
+                    json::Write(config.section(spec.name).Get(parameter.name), json::Style::kCanonical));
+  }
+}
+
+}  // namespace
+
+MemoryShares ShareMemory(std::int64_t memory_bytes) {
+  MemoryShares shares;
+  shares.ingest_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 256 * kMiB);
+  shares.chunk_credit_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 512 * kMiB);
+  shares.states_queue_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 1024 * kMiB);
+  shares.engine_bytes = memory_bytes - shares.chunk_credit_bytes - shares.states_queue_bytes;
+  return shares;
+}
+
+Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
+                                const StoredSizes& stored) {
+  RunInputs inputs;
+  const ParameterValues& limits = config.section("limits");
+  inputs.threads = limits.IsWord("threads", "auto") ? AvailableThreads() : static_cast<int>(limits.Integer("threads"));
+  inputs.memory = ShareMemory(limits.Integer("memory"));
+  inputs.min_free_disk_bytes = limits.Integer("min_free_disk");
+  inputs.disk_wait_ms = limits.Integer("disk_wait");
+  inputs.max_bad_fraction = limits.Number("max_bad_fraction");
+  inputs.vocab_size = config.section("vocab_map").Integer("size");
+  inputs.forced_tokens = TextList(config.section("vocab_map").Get("forced_tokens"));
+
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.ingest, IngestOptionsFrom(config.section("ingest")));
+  inputs.ingest.threads = inputs.threads;
+  inputs.ingest.memory_bytes = inputs.memory.ingest_bytes;
+  inputs.extract = ExtractOptionsFrom(config, inputs);
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.model, DescribeModel(inputs.extract.model_folder, inputs.extract.layers));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, inputs, stored));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
+                                                                    {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.source_files, FindSourceFiles(inputs.ingest.sources, files));
+  for (const SourceFile& source : inputs.source_files) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash, HashSource(files, source, known));
+    inputs.source_hashes.push_back(hash);
+  }
+  return inputs;
+}
+
+std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const RunInputs& inputs) {
+  std::map<std::string, Fingerprint> made;
+  Fingerprint& ingest = made["ingest"];
+  AddParameters(config, IngestSpec(), ingest);
+  for (std::size_t i = 0; i < inputs.source_hashes.size(); ++i) {
+    ingest.Add("source " + std::to_string(i) + " content", ToHex(inputs.source_hashes[i]));
+  }
+
+  Fingerprint& tokenize = made["tokenize"];
+  AddParameters(config, TokenizeSpec(), tokenize);
+  tokenize.Add("model tokenizer", inputs.tokenize->tokenizer_fingerprint());
+  tokenize.Add("model chat template", inputs.tokenize->template_fingerprint());
+
+  Fingerprint& vocab_map = made["vocab_map"];
+  AddParameters(config, VocabMapSpec(), vocab_map);
+  vocab_map.Add("model vocabulary rows", std::to_string(inputs.model.vocab_rows));
+
+  Fingerprint& extract = made["extract"];
+  AddParameters(config, ExtractSpec(), extract);
+  extract.Add("model", inputs.model.model_fingerprint);
+
+  Fingerprint& write = made["write"];
+  AddParameters(config, WriteSpec(), write);
+  write.Add("extract.batch_tokens", std::to_string(inputs.plan.batch_tokens));
+  write.Add("extract.block_tokens", std::to_string(inputs.plan.block_tokens));
+  return made;
+}
+
+std::string StatesFingerprint(const std::map<std::string, Fingerprint>& fingerprints) {
+  return fingerprints.at("extract").hash();
+}
+
+Result<std::map<std::string, Fingerprint>> CurrentFingerprints(const Config& config) {
+  FileSystem& files = RealFileSystem();
+  std::vector<SourceRecord> known;
+  StoredSizes stored;
+  Result<StateReader> state = StateReader::Open(config.work_folder(), files);
+  if (state.ok()) {
+    DRAFTMILL_ASSIGN_OR_RETURN(known, state->Sources());
+    DRAFTMILL_ASSIGN_OR_RETURN(stored, ReadStoredSizes(*state));
+  } else if (state.status().code() != StatusCode::kNotFound) {
+    return state.status();
+  }
+  DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known, stored));
+  return MakeFingerprints(config, inputs);
+}
+
+}  // namespace draftmill

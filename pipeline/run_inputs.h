@@ -1,0 +1,73 @@
+// Everything that a run reads from outside before it starts anything: the configuration as typed options, the model's
+// description, tokenizer and template, the source files with their hashes. Nothing is written; no weight is read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "pipeline/config.h"
+#include "stages/extract/extractor.h"
+#include "stages/extract/plan.h"
+#include "stages/ingest/ingest.h"
+#include "stages/tokenize/tokenize_stage.h"
+#include "state/file_system.h"
+#include "state/fingerprint.h"
+#include "state/state_records.h"
+
+namespace draftmill {
+
+/// How `limits.memory` is shared out.
+struct MemoryShares {
+  std::int64_t ingest_bytes = 0;        ///< sorting in ingest, which runs alone
+  std::int64_t chunk_credit_bytes = 0;  ///< rows and tokens in flight
+  std::int64_t states_queue_bytes = 0;  ///< captured states between engine and writer
+  std::int64_t engine_bytes = 0;        ///< weights, activations and captured states in the engine
+};
+MemoryShares ShareMemory(std::int64_t memory_bytes);
+
+/// What was resolved at the first start and stored: `auto` means this value ever after.
+struct StoredSizes {
+  std::optional<std::int64_t> batch_tokens;
+  std::optional<std::int64_t> block_tokens;
+};
+
+struct RunInputs {
+  IngestOptions ingest;
+  ExtractOptions extract;
+  PlanParameters plan;                       ///< resolved; bytes_per_token 0 where the model has no weights here
+  std::int64_t vocab_size = 0;               ///< `vocab_map.size`
+  std::vector<std::string> forced_tokens;    ///< `vocab_map.forced_tokens`
+  MemoryShares memory;
+  int threads = 1;
+  std::int64_t min_free_disk_bytes = 0;
+  std::int64_t disk_wait_ms = 0;
+  double max_bad_fraction = 0;
+
+  ModelDescription model;
+  std::unique_ptr<const TokenizeStage> tokenize;
+  std::vector<SourceFile> source_files;
+  std::vector<Hash128> source_hashes;        ///< as source_files
+};
+
+/// Reads and checks all of it. `known` are the sources that the database knows: a file of the same size, time and inode
+/// is not hashed again. Errors name the file and the parameter; nothing was started.
+Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
+                                const StoredSizes& stored);
+
+/// The fingerprint of each stage under these inputs, by the stage's name. Each has the code version, the declared
+/// parameters that change bytes, and the hashes of what it reads from outside. What a stage reads from the stage before is
+/// compared chunk by chunk, by content: a changed source redoes only the chunks that come out otherwise.
+std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const RunInputs& inputs);
+
+/// What shards carry as their fingerprint: hidden states depend on the model and on what extract declares.
+std::string StatesFingerprint(const std::map<std::string, Fingerprint>& fingerprints);
+
+/// LoadRunInputs and MakeFingerprints with what the work folder's database knows, where it has one.
+Result<std::map<std::string, Fingerprint>> CurrentFingerprints(const Config& config);
+
+}  // namespace draftmill

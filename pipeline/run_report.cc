@@ -1,0 +1,189 @@
+#include "pipeline/run_report.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "pipeline/exit_status.h"
+#include "pipeline/format_units.h"
+#include "state/state_reader.h"
+
+namespace draftmill {
+namespace {
+
+/// Totals of a work folder.
+struct Totals {
+  std::int64_t rows = 0;
+  std::int64_t kept = 0;
+  std::int64_t duplicates = 0;
+  std::int64_t rejected = 0;
+  std::int64_t not_taken = 0;
+  std::int64_t chunks = 0;
+  std::int64_t tokenized_chunks = 0;
+  std::int64_t samples = 0;
+  std::int64_t rows_without_sample = 0;
+  std::int64_t tokens = 0;
+  std::int64_t supervised_tokens = 0;
+  std::int64_t batches = 0;
+  std::int64_t written_batches = 0;
+  std::int64_t shards = 0;
+  std::int64_t published_shards = 0;
+  std::int64_t published_samples = 0;
+  std::int64_t published_bytes = 0;
+  std::int64_t quarantined = 0;
+  std::vector<FailureCount> failures;
+};
+
+Totals Sum(const std::vector<SourceRecord>& sources, const std::vector<ChunkRecord>& chunks) {
+  Totals totals;
+  for (const SourceRecord& source : sources) {
+    totals.rows += source.rows;
+    totals.kept += source.kept;
+    totals.duplicates += source.duplicates;
+    totals.rejected += source.rejected;
+    totals.not_taken += source.not_taken;
+  }
+  totals.chunks = static_cast<std::int64_t>(chunks.size());
+  for (const ChunkRecord& chunk : chunks) {
+    totals.batches += chunk.batches;
+    totals.written_batches += chunk.extracted_batches;
+    totals.shards += chunk.shards;
+    totals.published_shards += chunk.published_shards;
+    totals.published_samples += chunk.published_samples;
+    totals.published_bytes += chunk.published_bytes;
+    totals.quarantined += chunk.quarantined;
+    if (!chunk.tokenized) continue;
+    ++totals.tokenized_chunks;
+    totals.samples += chunk.samples;
+    totals.rows_without_sample += chunk.tokenize_failed;
+    totals.tokens += chunk.tokens;
+    totals.supervised_tokens += chunk.supervised_tokens;
+  }
+  return totals;
+}
+
+Result<Totals> ReadTotals(const std::string& work_folder, FileSystem& files) {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SourceRecord> sources, state.Sources());
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
+  Totals totals = Sum(sources, chunks);
+  DRAFTMILL_ASSIGN_OR_RETURN(totals.failures, state.FailuresByReason());
+  return totals;
+}
+
+json::Value Facts(const ReportInput& input, const Totals& totals, int exit_status) {
+  json::Array failures;
+  for (const FailureCount& failure : totals.failures) {
+    failures.push_back(json::Object{{"stage", failure.stage}, {"reason", failure.reason}, {"rows", failure.failures}});
+  }
+  return json::Object{
+      {"exit_status", exit_status},
+      {"error", input.status.ok() ? json::Value() : json::Value(input.status.ToString())},
+      {"work", input.work_folder},
+      {"up_to_date", input.status.ok() && !input.did_work},
+      {"seconds", input.seconds},
+      {"rows", json::Object{{"read", totals.rows}, {"kept", totals.kept}, {"duplicates", totals.duplicates},
+                            {"rejected", totals.rejected}, {"not_taken", totals.not_taken}}},
+      {"samples", totals.samples},
+      {"rows_without_sample", totals.rows_without_sample},
+      {"tokens", totals.tokens},
+      {"supervised_tokens", totals.supervised_tokens},
+      {"chunks", totals.chunks},
+      {"batches", totals.batches},
+      {"shards", totals.shards},
+      {"published_shards", totals.published_shards},
+      {"published_bytes", totals.published_bytes},
+      {"quarantined_samples", totals.quarantined},
+      {"quarantine", std::move(failures)},
+      {"peak_chunk_bytes", input.peaks.chunk_bytes},
+      {"peak_states_bytes", input.peaks.states_bytes}};
+}
+
+std::string Share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? "0 %" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+/// The sums must add up; where they do not, the report says so instead of hiding it.
+std::string CheckSums(const Totals& totals) {
+  if (totals.rows != totals.kept + totals.duplicates + totals.rejected + totals.not_taken) {
+    return "  WARNING: the rows of the sources do not add up; run `draftmill verify --deep`\n";
+  }
+  return "";
+}
+
+std::string Summary(const ReportInput& input, const Totals& totals) {
+  std::string text;
+  if (!input.did_work) {
+    text += fmt::format("all is up to date in {}\n", input.work_folder);
+  } else {
+    text += fmt::format("done in {}: {}\n", FormatSeconds(input.seconds), input.work_folder);
+  }
+  text += fmt::format("  rows     {} read = {} kept + {} duplicates + {} refused + {} not taken\n", FormatCount(totals.rows),
+                      FormatCount(totals.kept), FormatCount(totals.duplicates), FormatCount(totals.rejected),
+                      FormatCount(totals.not_taken));
+  text += fmt::format("  corpus   {} samples, {} tokens, {} of them supervised, in {} chunks; {} rows gave no sample\n",
+                      FormatCount(totals.samples), FormatCount(totals.tokens),
+                      Share(totals.supervised_tokens, totals.tokens), FormatCount(totals.tokenized_chunks),
+                      FormatCount(totals.rows_without_sample));
+  if (totals.published_shards > 0) {
+    text += fmt::format("  shards   {} of {}, {} samples, {}, from {} batches\n", FormatCount(totals.published_shards),
+                        FormatCount(totals.shards), FormatCount(totals.published_samples),
+                        FormatBytes(totals.published_bytes), FormatCount(totals.batches));
+  }
+  for (const FailureCount& failure : totals.failures) {
+    text += fmt::format("  quarantine  {} x {} in {} (e.g. {})\n", FormatCount(failure.failures), failure.reason,
+                        failure.stage, failure.example);
+  }
+  if (input.did_work) {
+    text += fmt::format("  memory   at most {} of {} held by rows and tokens, {} of {} by states\n",
+                        FormatBytes(input.peaks.chunk_bytes), FormatBytes(input.memory.chunk_credit_bytes),
+                        FormatBytes(input.peaks.states_bytes), FormatBytes(input.memory.states_queue_bytes));
+  }
+  if (input.until_stage) text += fmt::format("  ended after {}, as asked for\n", *input.until_stage);
+  return text + CheckSums(totals);
+}
+
+std::string FailureText(const ReportInput& input, const Totals& totals, int exit_status) {
+  std::string text = fmt::format("draftmill: {}\n", input.status.message());
+  text += fmt::format("  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n",
+                      totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
+                      totals.written_batches, totals.batches);
+  if (exit_status == kRunAgain) text += "  run the same command again to continue";
+  return text;
+}
+
+}  // namespace
+
+std::string ResumeLine(const std::string& run_name, const std::vector<ChunkRecord>& chunks, bool after_unclean_end) {
+  const Totals totals = Sum({}, chunks);
+  std::string line = fmt::format("resuming {}: {} of {} chunks tokenized, {} of {} planned shards published, {} batches written",
+                                 run_name, totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
+                                 totals.written_batches);
+  if (after_unclean_end) line += "; the last run did not end cleanly, its database was checked and is whole";
+  return line;
+}
+
+BadRowJudge MakeBadRowJudge(const std::vector<SourceRecord>& sources, const std::vector<ChunkRecord>& chunks,
+                            double max_bad_fraction) {
+  const Totals totals = Sum(sources, chunks);
+  return {totals.rows, totals.rejected + totals.rows_without_sample, max_bad_fraction};
+}
+
+RunReport MakeReport(const ReportInput& input, FileSystem& files) {
+  RunReport report;
+  report.exit_status = ExitStatusAfterStart(input.status);
+  Result<Totals> totals = ReadTotals(input.work_folder, files);
+  if (!totals.ok()) {
+    const Status& shown = input.status.ok() ? totals.status() : input.status;
+    report.exit_status = ExitStatusAfterStart(shown);
+    report.summary = "draftmill: " + shown.message();
+    report.facts = json::Object{{"exit_status", report.exit_status}, {"error", shown.ToString()}};
+    return report;
+  }
+  if (input.status.ok() && !totals->failures.empty()) report.exit_status = kRunWithQuarantine;
+  report.facts = Facts(input, *totals, report.exit_status);
+  report.summary = input.status.ok() ? Summary(input, *totals) : FailureText(input, *totals, report.exit_status);
+  return report;
+}
+
+}  // namespace draftmill

@@ -1,0 +1,86 @@
+#include "pipeline/stage_changes.h"
+
+#include <fmt/format.h>
+
+#include "stages/stage_spec.h"
+
+namespace draftmill {
+namespace {
+
+std::string_view Consequence(std::string_view stage) {
+  if (stage == "ingest") {
+    return "the sources are read again; of chunks that come out otherwise everything is made again";
+  }
+  if (stage == "tokenize") {
+    return "all rows are tokenized again; of chunks whose ids or masks change the states are computed again";
+  }
+  if (stage == "vocab_map") return "vocab/ is made again; no states are computed";
+  if (stage == "extract") return "all states are computed again";
+  return "the new sizes apply to chunks of which nothing is published; published shards stay";
+}
+
+int VersionOf(std::string_view stage) {
+  for (const StageSpec* spec : AllStages()) {
+    if (spec->name == stage) return spec->version;
+  }
+  return 0;
+}
+
+void RedoUnpublished(const std::vector<ChunkRecord>& chunks, StateWriter& state) {
+  for (const ChunkRecord& chunk : chunks) {
+    if (!chunk.plan_hash.empty() && chunk.published_shards == 0) state.DropExtraction(chunk.chunk);
+  }
+}
+
+}  // namespace
+
+std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,
+                                     const std::map<std::string, Fingerprint>& current) {
+  std::vector<StageChange> changes;
+  for (const StageRecord& record : stored) {
+    const auto found = current.find(record.stage);
+    if (record.fingerprint.empty() || found == current.end()) continue;
+    if (record.fingerprint.hash() == found->second.hash()) continue;
+    changes.push_back({.stage = record.stage,
+                       .parts = Diff(record.fingerprint, found->second),
+                       .consequence = std::string(Consequence(record.stage))});
+  }
+  return changes;
+}
+
+std::string Describe(const std::vector<StageChange>& changes) {
+  std::string text;
+  for (const StageChange& change : changes) {
+    for (const FingerprintChange& part : change.parts) text += fmt::format("  {}: {}\n", change.stage, ToString(part));
+    text += fmt::format("    would mean: {}\n", change.consequence);
+  }
+  return text;
+}
+
+Status AcceptChanges(const std::vector<StageChange>& changes, const std::map<std::string, Fingerprint>& current,
+                     const std::vector<ChunkRecord>& chunks, StateWriter& state) {
+  for (const StageChange& change : changes) {
+    if (change.stage == "write") {
+      RedoUnpublished(chunks, state);
+      state.SetStageState("write", StageState::kStale);
+    } else {
+      MarkForRerun(change.stage, state);
+    }
+  }
+  for (const auto& [stage, fingerprint] : current) state.SetFingerprint(stage, VersionOf(stage), fingerprint);
+  return state.Flush();
+}
+
+void MarkForRerun(const std::string& stage, StateWriter& state) {
+  if (stage == "tokenize") state.RedoAllTokenization();
+  if (stage == "extract" || stage == "write") {
+    // States exist only in shards: writing them again means computing them again.
+    state.RedoAllExtraction();
+    state.SetStageState("extract", StageState::kStale);
+    state.SetStageState("write", StageState::kStale);
+    return;
+  }
+  state.SetStageState(stage, StageState::kStale);
+}
+
+}  // namespace draftmill

@@ -1,0 +1,22 @@
+// Single values that the state database keeps beside its tables: what `auto` was resolved to, digests of the whole run.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "pipeline/run_inputs.h"
+#include "state/state_reader.h"
+#include "state/store.h"
+
+namespace draftmill {
+
+inline constexpr std::string_view kFactBatchTokens = "extract.batch_tokens";
+inline constexpr std::string_view kFactBlockTokens = "extract.block_tokens";
+inline constexpr std::string_view kFactNumerics = "extract.numerics_environment";
+inline constexpr std::string_view kFactWeightsDigest = "extract.weights_digest";
+inline constexpr std::string_view kFactVocabCorpus = "vocab_map.corpus_digest";
+
+Result<StoredSizes> ReadStoredSizes(StateReader& state);
+void StoreSizes(StateWriter& state, const PlanParameters& plan);
+
+}  // namespace draftmill

@@ -145,6 +145,10 @@ Value TextOf(Arena& arena, std::string_view bytes, Provenance tag) {
   return Value::Text(rep, tag);
 }
 
+Value TextOf(Arena& arena, std::string_view bytes, std::span<const TextRun> runs) {
+  return NewFlat(arena, bytes.empty() ? "" : bytes.data(), bytes.size(), runs);
+}
+
 Value SliceText(Arena& arena, const FlatText& text, std::size_t begin, std::size_t end) {
   if (text.runs.empty()) return TextOf(arena, text.bytes.substr(begin, end - begin), text.tag);
   std::vector<TextRun> runs;

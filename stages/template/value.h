@@ -196,6 +196,8 @@ void VisitRuns(Arena& arena, const Value& text, Visit&& visit);
 
 /// Text of one run whose bytes stay where they are.
 Value TextOf(Arena& arena, std::string_view bytes, Provenance tag);
+/// Text of several runs whose bytes stay where they are; the last run ends at the end of the bytes.
+Value TextOf(Arena& arena, std::string_view bytes, std::span<const TextRun> runs);
 /// Bytes [begin, end) of a flat text, sharing its bytes.
 Value SliceText(Arena& arena, const FlatText& text, std::size_t begin, std::size_t end);
 /// One text from several, sharing their bytes. The sizes together must not pass kMaximumTextBytes.

@@ -1,0 +1,110 @@
+// Conversations through a model's chat template, with the provenance of every byte of the result.
+//
+//   ConversationRenderer::Scratch scratch = renderer->MakeScratch();          // one per thread
+//   DRAFTMILL_RETURN_IF_ERROR(renderer->Load(conversation, scratch));         // once per conversation
+//   DRAFTMILL_RETURN_IF_ERROR(renderer->Render(scratch, {.messages = 3}, text));
+//
+// A conversation is a JSON object with `messages` and, where it has them, `tools` and `documents`; it must outlive the
+// renderings. A failure of Render is the template's: its own refusal (raise_exception), or what jinja2 would raise.
+// Thread-safety: a ConversationRenderer is const and shared; a Scratch belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "stages/template/chat_template.h"
+#include "stages/template/evaluator.h"
+#include "stages/template/provenance.h"
+
+namespace draftmill {
+
+/// Text with the origin of its runs; the runs tile it in order.
+struct RenderedText {
+  std::string text;
+  std::vector<jinja::TextRun> runs;
+};
+
+/// What of a conversation is rendered.
+struct RenderRequest {
+  std::size_t messages = 0;             ///< the first so many
+  bool add_generation_prompt = false;
+};
+
+/// Which messages are the model's own.
+enum class MessageRole : std::uint8_t { kAssistant, kOther };
+
+class ConversationRenderer {
+ public:
+  struct Options {
+    json::Object variables;             ///< of the template: bos_token, enable_thinking, ...; not those of the row
+    jinja::DateTime now;                ///< what strftime_now shows
+    jinja::Limits limits;
+  };
+
+  /// Working memory of one thread, and the conversation that is loaded.
+  class Scratch {
+   public:
+    /// Sources of field text in the loaded conversation, by slot.
+    const std::vector<jinja::FieldSlot>& slots() const { return slots_; }
+    const std::vector<MessageRole>& roles() const { return roles_; }
+
+   private:
+    friend class ConversationRenderer;
+    explicit Scratch(const jinja::Limits& limits) : evaluator_(limits) {}
+
+    jinja::Evaluator evaluator_;
+    jinja::Arena::Mark empty_;
+    jinja::Arena::Mark loaded_;
+    std::vector<jinja::Value> variables_;   ///< by NameId
+    std::vector<jinja::Value> messages_;
+    std::vector<jinja::FieldSlot> slots_;
+    std::vector<MessageRole> roles_;
+    bool has_constant_prompt_ = false;
+    std::string constant_prompt_;
+    RenderedText with_prompt_;
+    RenderedText without_prompt_;
+  };
+
+  static Result<std::unique_ptr<const ConversationRenderer>> Create(std::unique_ptr<const jinja::ChatTemplate> chat_template,
+                                                                    Options options);
+
+  const jinja::ChatTemplate& chat_template() const { return *template_; }
+  std::unique_ptr<Scratch> MakeScratch() const;
+
+  /// Takes the conversation in. Fails where it is no object with a list of objects as messages.
+  Status Load(const json::Value& conversation, Scratch& scratch) const;
+
+  /// Renders the loaded conversation into `out`, which is overwritten.
+  Status Render(Scratch& scratch, const RenderRequest& request, RenderedText& out) const;
+
+  /// The text that add_generation_prompt appends after the first `messages` messages (the G of the loss mask's rule).
+  Result<std::string> GenerationPrompt(Scratch& scratch, std::size_t messages) const;
+
+ private:
+  ConversationRenderer() = default;
+
+  jinja::Value LoadMessage(const json::Value& message, std::int32_t index, Scratch& scratch) const;
+  jinja::Value LoadField(const json::Member& field, std::int32_t message, Scratch& scratch) const;
+  void SetVariable(std::string_view name, const jinja::Value& value, Scratch& scratch) const;
+
+  std::unique_ptr<const jinja::ChatTemplate> template_;
+  Options options_;
+};
+
+/// The message that a run belongs to: the owner of literal text, the message of field text; -1 for neither.
+std::int32_t MessageOfRun(jinja::Provenance tag, const std::vector<jinja::FieldSlot>& slots);
+
+/// Where the reasoning stands inside a content text: between the first <think>, or the start, and the first </think>.
+/// An empty range where the text has no </think>.
+struct ReasoningRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+ReasoningRange FindReasoning(std::string_view content);
+
+}  // namespace draftmill

@@ -10,6 +10,7 @@
 #include "pipeline/quarantine_report.h"
 #include "pipeline/sample_name.h"
 #include "pipeline/status_report.h"
+#include "pipeline/why_report.h"
 #include "stages/ingest/ingested_rows.h"
 #include "stages/ingest/rejected_rows.h"
 #include "state/example_state.h"
@@ -188,6 +189,39 @@ TEST_F(ReportsTest, ShowsASampleWithItsSupervisedTokensMarked) {
   EXPECT_EQ(
       InspectSample(RealFileSystem(), work(), {.sample_id = 1'000'000, .variant = {}}, token_bytes).status().code(),
       StatusCode::kNotFound);
+}
+
+TEST_F(ReportsTest, NamesTheChangedParameterWithOldAndNewValue) {
+  Fingerprint changed;
+  changed.Add("code version", "1");
+  changed.Add("tokenize.max_length", "4096");
+  const FingerprintsByStage current = {{"tokenize", changed}, {"write", Fingerprint()}};
+  const auto facts = WhyStage(RealFileSystem(), work(), "tokenize", current);
+  ASSERT_TRUE(facts.ok()) << facts.status().message();
+  EXPECT_EQ(json::Write(*facts->Find("changes")), R"([{"part":"tokenize.max_length","old":"2048","new":"4096"}])");
+  EXPECT_THAT(facts->Find("why")->as_string(), HasSubstr("has changed"));
+
+  Fingerprint same;
+  same.Add("code version", "1");
+  same.Add("tokenize.max_length", "2048");
+  const auto unchanged = WhyStage(RealFileSystem(), work(), "tokenize", {{"tokenize", same}});
+  EXPECT_THAT(unchanged->Find("why")->as_string(), HasSubstr("a run continues it"));
+  EXPECT_THAT(WhyStage(RealFileSystem(), work(), "write", current)->Find("why")->as_string(), HasSubstr("first time"));
+  EXPECT_THAT(WhyStage(RealFileSystem(), work(), "tokenise", current).status().message(),
+              HasSubstr("neither a stage (tokenize, write)"));
+  const TemporaryFolder empty;
+  EXPECT_THAT(WhyStage(RealFileSystem(), empty.path(), "tokenize", current)->Find("why")->as_string(),
+              HasSubstr("first time"));
+}
+
+TEST_F(ReportsTest, SaysWhyASampleStandsWhereItStands) {
+  const auto written = WhySample(RealFileSystem(), work(), {.sample_id = 1, .variant = {}}, {});
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  EXPECT_THAT(json::Write(*written), HasSubstr("it is complete: its states lie in shards/"));
+  const std::int64_t last = shape_.chunks * shape_.rows_per_chunk - 1;
+  const auto waiting = WhySample(RealFileSystem(), work(), {.sample_id = last, .variant = {}}, {});
+  ASSERT_TRUE(waiting.ok());
+  EXPECT_THAT(json::Write(*waiting), HasSubstr("not tokenized yet"));
 }
 
 TEST_F(ReportsTest, ShowsTheWorkFolder) {

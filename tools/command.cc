@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "pipeline/facts_text.h"
+
 namespace draftmill {
 
 int ExitStatusOf(const Status& status) {
@@ -37,6 +39,16 @@ void PrintData(std::string_view text) {
 }
 
 void PrintJson(const json::Value& value) { PrintData(json::Write(value, json::Style::kPretty)); }
+
+int PrintFacts(const Result<json::Value>& facts, bool as_json) {
+  if (!facts.ok()) return ReportFailure(facts.status());
+  if (as_json) {
+    PrintJson(*facts);
+  } else {
+    PrintData(FactsAsText(*facts));
+  }
+  return kExitComplete;
+}
 
 int ReportFailure(const Status& status) {
   const std::string message = "draftmill: " + status.message() + "\n";

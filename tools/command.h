@@ -51,6 +51,8 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options);
 void PrintData(std::string_view text);
 /// Writes JSON to standard output, indented.
 void PrintJson(const json::Value& value);
+/// Prints the facts for people or as JSON, or reports the failure; returns the exit status.
+int PrintFacts(const Result<json::Value>& facts, bool as_json);
 /// "draftmill: <message>" to standard error; returns the exit status of the failure.
 int ReportFailure(const Status& status);
 
@@ -68,6 +70,10 @@ void AddRerunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddPlanCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStatusCommand(CLI::App& app, CommandOutcome& outcome);
 void AddInspectCommand(CLI::App& app, CommandOutcome& outcome);
+void AddWhyCommand(CLI::App& app, CommandOutcome& outcome);
+void AddVerifyCommand(CLI::App& app, CommandOutcome& outcome);
+void AddLogsCommand(CLI::App& app, CommandOutcome& outcome);
+void AddStopCommand(CLI::App& app, CommandOutcome& outcome);
 void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome);
 
 }  // namespace draftmill

@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/facts_text.h"
 #include "pipeline/inspect_report.h"
 #include "pipeline/sample_name.h"
 #include "stages/tokenize/tokenizer.h"
@@ -16,16 +15,6 @@ struct InspectOptions : TargetOptions {
   std::string item;
   bool ids = false;
 };
-
-int Print(const InspectOptions& options, const Result<json::Value>& facts) {
-  if (!facts.ok()) return ReportFailure(facts.status());
-  if (options.json) {
-    PrintJson(*facts);
-  } else {
-    PrintData(FactsAsText(*facts));
-  }
-  return kExitComplete;
-}
 
 /// The model's tokenizer, or nothing (with a word on standard error) where it cannot be loaded: the rest is shown all
 /// the same.
@@ -64,10 +53,10 @@ int ShowSample(const InspectOptions& options, const std::string& work_folder, co
 int Inspect(const InspectOptions& options) {
   const auto work_folder = WorkFolderOfTarget(RealFileSystem(), options.target, options.overrides());
   if (!work_folder.ok()) return ReportFailure(work_folder.status());
-  if (options.item.empty()) return Print(options, InspectWorkFolder(RealFileSystem(), *work_folder));
+  if (options.item.empty()) return PrintFacts(InspectWorkFolder(RealFileSystem(), *work_folder), options.json);
   if (const auto name = ParseSampleName(options.item)) return ShowSample(options, *work_folder, *name);
   if (const auto name = ParseShardName(options.item))
-    return Print(options, InspectShard(RealFileSystem(), *work_folder, *name));
+    return PrintFacts(InspectShard(RealFileSystem(), *work_folder, *name), options.json);
   return ReportFailure(
       InvalidConfig("`" + options.item + "` names neither a sample (ID or ID/VARIANT) nor a shard (c000012-s003)"));
 }

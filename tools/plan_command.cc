@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/facts_text.h"
 #include "pipeline/run.h"
 #include "state/file_system.h"
 #include "tools/command.h"
@@ -13,14 +12,7 @@ namespace {
 int Plan(const TargetOptions& options) {
   const auto config = LoadTarget(RealFileSystem(), options.target, options.overrides());
   if (!config.ok()) return ReportFailure(config.status());
-  const auto plan = PlanRun(*config);
-  if (!plan.ok()) return ReportFailure(plan.status());
-  if (options.json) {
-    PrintJson(*plan);
-  } else {
-    PrintData(FactsAsText(*plan));
-  }
-  return kExitComplete;
+  return PrintFacts(PlanRun(*config), options.json);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/facts_text.h"
 #include "pipeline/quarantine_report.h"
 #include "state/file_system.h"
 #include "tools/command.h"
@@ -32,14 +31,7 @@ int Quarantine(const QuarantineOptions& options) {
         });
     return exported.ok() ? kExitComplete : ReportFailure(exported);
   }
-  const auto facts = ReadQuarantine(options, *work_folder);
-  if (!facts.ok()) return ReportFailure(facts.status());
-  if (options.json) {
-    PrintJson(*facts);
-  } else {
-    PrintData(FactsAsText(*facts));
-  }
-  return kExitComplete;
+  return PrintFacts(ReadQuarantine(options, *work_folder), options.json);
 }
 
 }  // namespace

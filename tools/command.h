@@ -72,7 +72,6 @@ void AddStatusCommand(CLI::App& app, CommandOutcome& outcome);
 void AddInspectCommand(CLI::App& app, CommandOutcome& outcome);
 void AddWhyCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVerifyCommand(CLI::App& app, CommandOutcome& outcome);
-void AddLogsCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStopCommand(CLI::App& app, CommandOutcome& outcome);
 void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome);
 

@@ -39,10 +39,15 @@ int Main(int argc, char** argv) {
   AddInspectCommand(app, outcome);
 #endif
   AddQuarantineCommand(app, outcome);
+#ifdef DRAFTMILL_HAS_VERIFY
+  AddVerifyCommand(app, outcome);
+#endif
+  AddStopCommand(app, outcome);
 #ifdef DRAFTMILL_HAS_RUN
   AddRunCommand(app, outcome);
   AddPlanCommand(app, outcome);
   AddRerunCommand(app, outcome);
+  AddWhyCommand(app, outcome);
 #endif
   AddConfigCommand(app, outcome);
   AddVersionCommand(app, outcome);

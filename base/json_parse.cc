@@ -60,7 +60,8 @@ class Parser {
     return Fail(ParseFault::kSyntax, at_, "expected " + std::string(expected) + ", found " + found);
   }
   void SkipSpace() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
       ++at_;
     }
   }
@@ -94,11 +95,13 @@ class Parser {
 
 bool Parser::ParseText(Value& value) {
   if (text_.size() > limits_.max_bytes) {
-    return Fail(ParseFault::kTooLong, limits_.max_bytes,
-                "the text has " + std::to_string(text_.size()) + " bytes, more than " + std::to_string(limits_.max_bytes));
+    return Fail(
+        ParseFault::kTooLong, limits_.max_bytes,
+        "the text has " + std::to_string(text_.size()) + " bytes, more than " + std::to_string(limits_.max_bytes));
   }
   const std::size_t valid = ValidUtf8Length(text_);
-  if (valid != text_.size()) return Fail(ParseFault::kUtf8, valid, "invalid UTF-8 (" + DescribeByte(text_[valid]) + ")");
+  if (valid != text_.size())
+    return Fail(ParseFault::kUtf8, valid, "invalid UTF-8 (" + DescribeByte(text_[valid]) + ")");
   SkipSpace();
   if (!ParseValue(value, 0)) return false;
   SkipSpace();
@@ -109,18 +112,24 @@ bool Parser::ParseText(Value& value) {
 bool Parser::ParseValue(Value& value, int depth) {
   if (at_ >= text_.size()) return FailHere("a value");
   switch (text_[at_]) {
-    case '{': return ParseObject(value, depth + 1);
-    case '[': return ParseArray(value, depth + 1);
+    case '{':
+      return ParseObject(value, depth + 1);
+    case '[':
+      return ParseArray(value, depth + 1);
     case '"': {
       std::string content;
       if (!ParseString(content)) return false;
       value = Value(std::move(content));
       return true;
     }
-    case 't': return ParseWord("true", true, value);
-    case 'f': return ParseWord("false", false, value);
-    case 'n': return ParseWord("null", nullptr, value);
-    default: break;
+    case 't':
+      return ParseWord("true", true, value);
+    case 'f':
+      return ParseWord("false", false, value);
+    case 'n':
+      return ParseWord("null", nullptr, value);
+    default:
+      break;
   }
   if (text_[at_] == '-' || IsDigit(text_[at_])) return ParseNumber(value);
   return FailHere("a value");
@@ -219,16 +228,35 @@ bool Parser::ParseEscape(std::string& out) {
   ++at_;
   if (at_ >= text_.size()) return FailHere("an escaped character");
   switch (text_[at_]) {
-    case '"': out += '"'; break;
-    case '\\': out += '\\'; break;
-    case '/': out += '/'; break;
-    case 'b': out += '\b'; break;
-    case 'f': out += '\f'; break;
-    case 'n': out += '\n'; break;
-    case 'r': out += '\r'; break;
-    case 't': out += '\t'; break;
-    case 'u': ++at_; return ParseUnicodeEscape(escape_at, out);
-    default: return FailHere("one of \" \\ / b f n r t u after the backslash");
+    case '"':
+      out += '"';
+      break;
+    case '\\':
+      out += '\\';
+      break;
+    case '/':
+      out += '/';
+      break;
+    case 'b':
+      out += '\b';
+      break;
+    case 'f':
+      out += '\f';
+      break;
+    case 'n':
+      out += '\n';
+      break;
+    case 'r':
+      out += '\r';
+      break;
+    case 't':
+      out += '\t';
+      break;
+    case 'u':
+      ++at_;
+      return ParseUnicodeEscape(escape_at, out);
+    default:
+      return FailHere("one of \" \\ / b f n r t u after the backslash");
   }
   ++at_;
   return true;
@@ -299,7 +327,8 @@ bool Parser::ParseNumber(Value& value) {
   return true;
 }
 
-/// The decimal exponent of the first digit that is not 0, or nothing useful where all are 0; clamped far beyond doubles.
+/// The decimal exponent of the first digit that is not 0, or nothing useful where all are 0; clamped far beyond
+/// doubles.
 int DecimalExponent(std::string_view number) {
   constexpr int kFar = 1'000'000'000;
   const std::size_t e = number.find_first_of("eE");

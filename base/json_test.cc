@@ -1,12 +1,12 @@
 #include "base/json.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
-
-#include <gtest/gtest.h>
 
 #include "base/test_data.h"
 #include "base/utf8.h"
@@ -74,29 +74,28 @@ TEST(JsonParseTest, DecodesEscapes) {
 }
 
 TEST(JsonParseTest, SaysWhyAndWhere) {
-  for (const Refusal& refusal : std::vector<Refusal>{
-           {"", ParseFault::kSyntax, 0},
-           {"  ", ParseFault::kSyntax, 2},
-           {"[1,]", ParseFault::kSyntax, 3},
-           {"{\"a\" 1}", ParseFault::kSyntax, 5},
-           {"{\"a\":1,}", ParseFault::kSyntax, 7},
-           {"[01]", ParseFault::kSyntax, 2},
-           {"nul", ParseFault::kSyntax, 0},
-           {"{} {}", ParseFault::kSyntax, 3},
-           {"\xEF\xBB\xBF{}", ParseFault::kSyntax, 0},
-           {"\"a\nb\"", ParseFault::kSyntax, 2},
-           {"\"\\x\"", ParseFault::kSyntax, 2},
-           {"\"\\u12g4\"", ParseFault::kSyntax, 5},
-           {"\"abc", ParseFault::kSyntax, 4},
-           {"\"a\xFF\"", ParseFault::kUtf8, 2},
-           {"\"\xC0\xAF\"", ParseFault::kUtf8, 1},
-           {"\"\xED\xA0\x80\"", ParseFault::kUtf8, 1},
-           {"\"x\xE2\x82", ParseFault::kUtf8, 2},
-           {R"(["\ud83d"])", ParseFault::kLoneSurrogate, 2},
-           {R"(["\ud83d\u0041"])", ParseFault::kLoneSurrogate, 2},
-           {R"(["a\ude00"])", ParseFault::kLoneSurrogate, 3},
-           {R"({"a": 1, "b": 2, "a": 3})", ParseFault::kDuplicateKey, 17},
-           {R"({"a": 1, "\u0061": 3})", ParseFault::kDuplicateKey, 9}}) {
+  for (const Refusal& refusal : std::vector<Refusal>{{"", ParseFault::kSyntax, 0},
+                                                     {"  ", ParseFault::kSyntax, 2},
+                                                     {"[1,]", ParseFault::kSyntax, 3},
+                                                     {"{\"a\" 1}", ParseFault::kSyntax, 5},
+                                                     {"{\"a\":1,}", ParseFault::kSyntax, 7},
+                                                     {"[01]", ParseFault::kSyntax, 2},
+                                                     {"nul", ParseFault::kSyntax, 0},
+                                                     {"{} {}", ParseFault::kSyntax, 3},
+                                                     {"\xEF\xBB\xBF{}", ParseFault::kSyntax, 0},
+                                                     {"\"a\nb\"", ParseFault::kSyntax, 2},
+                                                     {"\"\\x\"", ParseFault::kSyntax, 2},
+                                                     {"\"\\u12g4\"", ParseFault::kSyntax, 5},
+                                                     {"\"abc", ParseFault::kSyntax, 4},
+                                                     {"\"a\xFF\"", ParseFault::kUtf8, 2},
+                                                     {"\"\xC0\xAF\"", ParseFault::kUtf8, 1},
+                                                     {"\"\xED\xA0\x80\"", ParseFault::kUtf8, 1},
+                                                     {"\"x\xE2\x82", ParseFault::kUtf8, 2},
+                                                     {R"(["\ud83d"])", ParseFault::kLoneSurrogate, 2},
+                                                     {R"(["\ud83d\u0041"])", ParseFault::kLoneSurrogate, 2},
+                                                     {R"(["a\ude00"])", ParseFault::kLoneSurrogate, 3},
+                                                     {R"({"a": 1, "b": 2, "a": 3})", ParseFault::kDuplicateKey, 17},
+                                                     {R"({"a": 1, "\u0061": 3})", ParseFault::kDuplicateKey, 9}}) {
     ExpectRefusal(refusal);
   }
 }
@@ -155,8 +154,9 @@ TEST(JsonWriteTest, SortsKeysInCanonicalStyleAndIndentsInPrettyStyle) {
   const std::string text = R"({"b":[1,{"z":2,"y":[]}],"a":"x","é":{}})";
   EXPECT_EQ(Reprinted(text), text);
   EXPECT_EQ(Reprinted(text, Style::kCanonical), R"({"a":"x","b":[1,{"y":[],"z":2}],"é":{}})");
-  EXPECT_EQ(Reprinted(text, Style::kPretty),
-            "{\n  \"b\": [\n    1,\n    {\n      \"z\": 2,\n      \"y\": []\n    }\n  ],\n  \"a\": \"x\",\n  \"é\": {}\n}");
+  EXPECT_EQ(
+      Reprinted(text, Style::kPretty),
+      "{\n  \"b\": [\n    1,\n    {\n      \"z\": 2,\n      \"y\": []\n    }\n  ],\n  \"a\": \"x\",\n  \"é\": {}\n}");
 }
 
 TEST(JsonWriteTest, EscapesWhatPythonEscapes) {
@@ -168,31 +168,30 @@ TEST(JsonWriteTest, EscapesWhatPythonEscapes) {
 
 TEST(JsonWriteTest, WritesDoublesAsPythonDoes) {
   // [repr(x) for x in ...], Python 3.11
-  const std::vector<std::pair<double, std::string>> cases = {
-      {0.0, "0.0"},
-      {-0.0, "-0.0"},
-      {1.0, "1.0"},
-      {0.1, "0.1"},
-      {1.0 / 3, "0.3333333333333333"},
-      {100.0, "100.0"},
-      {123456.789, "123456.789"},
-      {0.0001, "0.0001"},
-      {0.00001, "1e-05"},
-      {1.5e-7, "1.5e-07"},
-      {1e15, "1000000000000000.0"},
-      {9999999999999998.0, "9999999999999998.0"},
-      {1e16, "1e+16"},
-      {1.2345e16, "1.2345e+16"},
-      {1e22, "1e+22"},
-      {1e100, "1e+100"},
-      {-2.5e-300, "-2.5e-300"},
-      {5e-324, "5e-324"},
-      {1.7976931348623157e308, "1.7976931348623157e+308"},
-      {3.141592653589793, "3.141592653589793"},
-      {1234567890123456.0, "1234567890123456.0"},
-      {std::numeric_limits<double>::infinity(), "inf"},
-      {-std::numeric_limits<double>::infinity(), "-inf"},
-      {std::nan(""), "nan"}};
+  const std::vector<std::pair<double, std::string>> cases = {{0.0, "0.0"},
+                                                             {-0.0, "-0.0"},
+                                                             {1.0, "1.0"},
+                                                             {0.1, "0.1"},
+                                                             {1.0 / 3, "0.3333333333333333"},
+                                                             {100.0, "100.0"},
+                                                             {123456.789, "123456.789"},
+                                                             {0.0001, "0.0001"},
+                                                             {0.00001, "1e-05"},
+                                                             {1.5e-7, "1.5e-07"},
+                                                             {1e15, "1000000000000000.0"},
+                                                             {9999999999999998.0, "9999999999999998.0"},
+                                                             {1e16, "1e+16"},
+                                                             {1.2345e16, "1.2345e+16"},
+                                                             {1e22, "1e+22"},
+                                                             {1e100, "1e+100"},
+                                                             {-2.5e-300, "-2.5e-300"},
+                                                             {5e-324, "5e-324"},
+                                                             {1.7976931348623157e308, "1.7976931348623157e+308"},
+                                                             {3.141592653589793, "3.141592653589793"},
+                                                             {1234567890123456.0, "1234567890123456.0"},
+                                                             {std::numeric_limits<double>::infinity(), "inf"},
+                                                             {-std::numeric_limits<double>::infinity(), "-inf"},
+                                                             {std::nan(""), "nan"}};
   for (const auto& [number, text] : cases) EXPECT_EQ(PythonRepr(number), text);
 }
 

@@ -34,8 +34,8 @@ inline std::optional<std::string> TestDataPath(std::string_view relative) {
 }  // namespace draftmill
 
 /// Declares `name` (a std::string) as the path of test data, or skips the test with a message where it is absent.
-#define DRAFTMILL_TEST_DATA_OR_SKIP(name, relative)                                                      \
-  const std::string name = ::draftmill::TestDataPath(relative).value_or("");                             \
-  if (name.empty())                                                                                      \
-  GTEST_SKIP() << "no test data at " << ::draftmill::TestDataFolder() << "/" << (relative)               \
+#define DRAFTMILL_TEST_DATA_OR_SKIP(name, relative)                                        \
+  const std::string name = ::draftmill::TestDataPath(relative).value_or("");               \
+  if (name.empty())                                                                        \
+  GTEST_SKIP() << "no test data at " << ::draftmill::TestDataFolder() << "/" << (relative) \
                << "; set DRAFTMILL_TEST_DATA to the folder that holds it"

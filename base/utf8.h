@@ -1,4 +1,5 @@
-// Strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. Pure functions, safe from any thread.
+// Strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. Pure functions, safe from any
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -76,7 +76,8 @@ class UnpackingStream : public ByteStream {
 
   Status Truncated(std::string_view what) const {
     return InvalidInput(file_.path() + ": the file ends inside a " + std::string(what) + ", at byte " +
-                        std::to_string(file_.offset()) + ": it was cut. Nothing of the run is harmed; copy the file again");
+                        std::to_string(file_.offset()) +
+                        ": it was cut. Nothing of the run is harmed; copy the file again");
   }
   Status Damaged(std::string_view what, std::string_view why) const {
     const std::int64_t at = file_.offset() - static_cast<std::int64_t>(end_ - begin_);
@@ -201,14 +202,18 @@ Status RefuseByContent(const std::string& path, std::string_view start) {
     return InvalidInput(path + ": the file is empty. Take it out of ingest.sources, or write it again");
   }
   if (StartsWith(start, "PAR1")) {
-    return Unsupported(path + ": Parquet is not read. Convert it: tools/parquet_to_jsonl.py " + path + " (writes .jsonl.zst)");
+    return Unsupported(path + ": Parquet is not read. Convert it: tools/parquet_to_jsonl.py " + path +
+                       " (writes .jsonl.zst)");
   }
-  if (path.ends_with(".gz") && !IsGzip(start)) return InvalidInput(path + ": the name says gzip, but the content is not");
-  if (path.ends_with(".zst") && !IsZstd(start)) return InvalidInput(path + ": the name says zstd, but the content is not");
+  if (path.ends_with(".gz") && !IsGzip(start))
+    return InvalidInput(path + ": the name says gzip, but the content is not");
+  if (path.ends_with(".zst") && !IsZstd(start))
+    return InvalidInput(path + ": the name says zstd, but the content is not");
   const std::string_view wide = WideEncoding(start);
   if (!wide.empty()) {
     const std::string name(wide);
-    return Unsupported(path + ": the file is " + name + "; rows must be UTF-8. Convert it: iconv -f " + name + " -t UTF-8");
+    return Unsupported(path + ": the file is " + name + "; rows must be UTF-8. Convert it: iconv -f " + name +
+                       " -t UTF-8");
   }
   return OkStatus();
 }

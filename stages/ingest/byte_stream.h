@@ -1,12 +1,11 @@
-// The unpacked bytes of a source file, one piece after the other: plain, gzip (also several members) or zstd (also several
-// frames), told by the file's first bytes.
+// The unpacked bytes of a source file, one piece after the other: plain, gzip (also several members) or zstd (also
+// several frames), told by the file's first bytes.
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(file_system, path));
 //   while (true) { DRAFTMILL_ASSIGN_OR_RETURN(std::size_t bytes, stream->Read(buffer)); if (bytes == 0) break; ... }
 //
-// Memory is bounded whatever the file says (a zstd window of at most 128 MiB). Every failure names the file and where in
-// it. One thread at a time.
-// Formats: RFC 1952 (gzip), RFC 8878 (zstd, skippable frames included).
+// Memory is bounded whatever the file says (a zstd window of at most 128 MiB). Every failure names the file and where
+// in it. One thread at a time. Formats: RFC 1952 (gzip), RFC 8878 (zstd, skippable frames included).
 #pragma once
 
 #include <cstddef>
@@ -23,8 +22,8 @@ namespace draftmill {
 
 class ByteStream {
  public:
-  /// Opens a file and looks at its first bytes. Refuses UTF-16, UTF-32 and Parquet by name, an empty file, and a name in
-  /// .gz or .zst whose content is something else.
+  /// Opens a file and looks at its first bytes. Refuses UTF-16, UTF-32 and Parquet by name, an empty file, and a name
+  /// in .gz or .zst whose content is something else.
   static Result<std::unique_ptr<ByteStream>> Open(FileSystem& file_system, const std::string& path);
   virtual ~ByteStream() = default;
 

@@ -12,9 +12,9 @@ constexpr std::int64_t kBytesInFlight = std::int64_t{32} << 20;
 
 }  // namespace
 
-ChunkOutput::ChunkOutput(const IngestOptions& options, FileSystem& file_system, std::string work_folder, IngestSink& sink,
-                         const std::function<bool()>& should_stop, std::vector<IngestedChunkFacts>& chunks,
-                         IngestProgress& progress)
+ChunkOutput::ChunkOutput(const IngestOptions& options, FileSystem& file_system, std::string work_folder,
+                         IngestSink& sink, const std::function<bool()>& should_stop,
+                         std::vector<IngestedChunkFacts>& chunks, IngestProgress& progress)
     : options_(options),
       sink_(sink),
       should_stop_(should_stop),
@@ -25,9 +25,9 @@ ChunkOutput::ChunkOutput(const IngestOptions& options, FileSystem& file_system, 
       }) {}
 
 Status ChunkOutput::Add(const RowPlace& place, const Hash128& content_hash, std::string_view conversation) {
-  const bool is_full = job_ != nullptr && (job_->text.rows() >= options_.chunk_rows ||
-                                           job_->text.bytes() + static_cast<std::int64_t>(conversation.size()) >
-                                               options_.chunk_bytes);
+  const bool is_full =
+      job_ != nullptr && (job_->text.rows() >= options_.chunk_rows ||
+                          job_->text.bytes() + static_cast<std::int64_t>(conversation.size()) > options_.chunk_bytes);
   if (is_full) DRAFTMILL_RETURN_IF_ERROR(SubmitChunk());
   if (job_ == nullptr) {
     if (next_chunk_ == std::numeric_limits<std::int32_t>::max()) return Unsupported("more than 2^31 chunks");

@@ -19,7 +19,8 @@ namespace draftmill {
 class ChunkOutput {
  public:
   ChunkOutput(const IngestOptions& options, FileSystem& file_system, std::string work_folder, IngestSink& sink,
-              const std::function<bool()>& should_stop, std::vector<IngestedChunkFacts>& chunks, IngestProgress& progress);
+              const std::function<bool()>& should_stop, std::vector<IngestedChunkFacts>& chunks,
+              IngestProgress& progress);
 
   /// The next row in global order.
   Status Add(const RowPlace& place, const Hash128& content_hash, std::string_view conversation);
@@ -41,11 +42,11 @@ class ChunkOutput {
   const std::function<bool()>& should_stop_;
   std::vector<IngestedChunkFacts>& chunks_;
   IngestProgress& progress_;
-  std::unique_ptr<Job> job_;                ///< the chunk that is filled
+  std::unique_ptr<Job> job_;  ///< the chunk that is filled
   std::int32_t next_chunk_ = 0;
   std::int64_t next_sample_ = 0;
   std::int64_t bytes_in_flight_ = 0;
-  OrderedWorkers<Job> workers_;             ///< last, so that it stops before what its work uses goes
+  OrderedWorkers<Job> workers_;  ///< last, so that it stops before what its work uses goes
 };
 
 }  // namespace draftmill

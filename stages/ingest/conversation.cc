@@ -43,7 +43,8 @@ json::Value Message(std::string_view role, json::Value content) {
 /// Makes the messages of one row of any form but pre-tokenized.
 class RowReading {
  public:
-  RowReading(json::Value& row, bool normalize, RowRefusal& refusal) : row_(row), normalize_(normalize), refusal_(refusal) {}
+  RowReading(json::Value& row, bool normalize, RowRefusal& refusal)
+      : row_(row), normalize_(normalize), refusal_(refusal) {}
 
   Result<json::Value> Run(RowForm form) {
     json::Array messages;
@@ -62,13 +63,19 @@ class RowReading {
  private:
   Status ReadMessages(RowForm form, json::Array& messages) {
     switch (form) {
-      case RowForm::kMessages: return TakeList("messages", messages);
-      case RowForm::kShareGpt: return ReadShareGpt(messages);
-      case RowForm::kAlpaca: return ReadAlpaca(messages);
-      case RowForm::kPromptCompletion: return ReadPromptCompletion(messages);
-      case RowForm::kTurns: return ReadTurns(messages);
+      case RowForm::kMessages:
+        return TakeList("messages", messages);
+      case RowForm::kShareGpt:
+        return ReadShareGpt(messages);
+      case RowForm::kAlpaca:
+        return ReadAlpaca(messages);
+      case RowForm::kPromptCompletion:
+        return ReadPromptCompletion(messages);
+      case RowForm::kTurns:
+        return ReadTurns(messages);
       case RowForm::kAuto:
-      case RowForm::kPretokenized: break;
+      case RowForm::kPretokenized:
+        break;
     }
     return Internal("a form of rows without messages");
   }
@@ -77,7 +84,8 @@ class RowReading {
     json::Value* value = row_.Find(key);
     if (value == nullptr) return refusal_.Refuse("unknown_form", "the row has no `" + std::string(key) + "`");
     if (!value->is_array()) {
-      return refusal_.Refuse("wrong_type", "`" + std::string(key) + "` must be a list, not " + std::string(value->KindName()));
+      return refusal_.Refuse("wrong_type",
+                             "`" + std::string(key) + "` must be a list, not " + std::string(value->KindName()));
     }
     list = std::move(value->as_array());
     return OkStatus();
@@ -87,7 +95,8 @@ class RowReading {
     json::Value* value = row_.Find(key);
     if (value == nullptr) return refusal_.Refuse("unknown_form", "the row has no `" + std::string(key) + "`");
     if (!value->is_string()) {
-      return refusal_.Refuse("wrong_type", "`" + std::string(key) + "` must be text, not " + std::string(value->KindName()));
+      return refusal_.Refuse("wrong_type",
+                             "`" + std::string(key) + "` must be text, not " + std::string(value->KindName()));
     }
     text = std::move(value->as_string());
     return OkStatus();
@@ -203,15 +212,17 @@ class RowReading {
 Status CheckNumbers(json::Value* list, std::string_view key, std::int64_t most, RowRefusal& refusal) {
   const std::string name = "`" + std::string(key) + "`";
   if (list == nullptr) return refusal.Refuse("unknown_form", "a pre-tokenized row needs " + name);
-  if (!list->is_array()) return refusal.Refuse("wrong_type", name + " must be a list, not " + std::string(list->KindName()));
+  if (!list->is_array())
+    return refusal.Refuse("wrong_type", name + " must be a list, not " + std::string(list->KindName()));
   json::Array& numbers = list->as_array();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (numbers[i].is_bool() && most == 1) numbers[i] = numbers[i].as_bool() ? 1 : 0;
     const bool is_good = numbers[i].is_integer() && numbers[i].as_integer() >= 0 && numbers[i].as_integer() <= most;
     if (!is_good) {
-      const std::string shown = numbers[i].is_number() ? Shortened(json::Write(numbers[i])) : std::string(numbers[i].KindName());
-      return refusal.Refuse("wrong_type", name + "[" + std::to_string(i) + "] is " + shown + ", not an integer from 0 to " +
-                                              std::to_string(most));
+      const std::string shown =
+          numbers[i].is_number() ? Shortened(json::Write(numbers[i])) : std::string(numbers[i].KindName());
+      return refusal.Refuse("wrong_type", name + "[" + std::to_string(i) + "] is " + shown +
+                                              ", not an integer from 0 to " + std::to_string(most));
     }
   }
   return OkStatus();
@@ -285,12 +296,18 @@ Result<json::Value> CanonicalConversation(json::Value row, RowForm form, bool no
 
 std::string_view ReasonOf(json::ParseFault fault) {
   switch (fault) {
-    case json::ParseFault::kSyntax: return "broken_json";
-    case json::ParseFault::kUtf8: return "broken_utf8";
-    case json::ParseFault::kLoneSurrogate: return "lone_surrogate";
-    case json::ParseFault::kDuplicateKey: return "duplicate_key";
-    case json::ParseFault::kTooDeep: return "too_deep";
-    case json::ParseFault::kTooLong: return "row_too_long";
+    case json::ParseFault::kSyntax:
+      return "broken_json";
+    case json::ParseFault::kUtf8:
+      return "broken_utf8";
+    case json::ParseFault::kLoneSurrogate:
+      return "lone_surrogate";
+    case json::ParseFault::kDuplicateKey:
+      return "duplicate_key";
+    case json::ParseFault::kTooDeep:
+      return "too_deep";
+    case json::ParseFault::kTooLong:
+      return "row_too_long";
   }
   return "broken_json";
 }

@@ -2,15 +2,17 @@
 // it alone.
 //
 //   RowRefusal refusal;
-//   Result<json::Value> conversation = CanonicalConversation(std::move(row), RowForm::kAuto, /*normalize=*/true, &refusal);
+//   Result<json::Value> conversation = CanonicalConversation(std::move(row), RowForm::kAuto, /*normalize=*/true,
+//   &refusal);
 //
-// Canonical is {"messages": [{"role", "content", ...}], "tools": [...]}: each message keeps its own keys in their order;
-// `tools` stands only where the row has some. A pre-tokenized row is {"input_ids", "loss_mask", "text"}. Other keys of a
-// row (ids, scores, sources) are left out, so they do not tell duplicates apart.
+// Canonical is {"messages": [{"role", "content", ...}], "tools": [...]}: each message keeps its own keys in their
+// order; `tools` stands only where the row has some. A pre-tokenized row is {"input_ids", "loss_mask", "text"}. Other
+// keys of a row (ids, scores, sources) are left out, so they do not tell duplicates apart.
 //
-// Pure functions, safe from any thread. A refusal is kInvalidInput with one of the fixed words of stages/ingest/README.md.
-// The forms are those of OpenAI's chat API and fine-tuning files, FastChat's ShareGPT files with LLaMA-Factory's tool
-// turns and typed parts, Stanford Alpaca, TRL's prompt-completion rows and the question files of EAGLE.
+// Pure functions, safe from any thread. A refusal is kInvalidInput with one of the fixed words of
+// stages/ingest/README.md. The forms are those of OpenAI's chat API and fine-tuning files, FastChat's ShareGPT files
+// with LLaMA-Factory's tool turns and typed parts, Stanford Alpaca, TRL's prompt-completion rows and the question files
+// of EAGLE.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,8 @@ enum class RowForm : std::uint8_t {
   kTurns,             ///< turns: questions; reference: as many answers
 };
 
-/// "auto", "messages", "sharegpt", "alpaca", "prompt_completion", "turns", "pretokenized": as in `ingest.sources.format`.
+/// "auto", "messages", "sharegpt", "alpaca", "prompt_completion", "turns", "pretokenized": as in
+/// `ingest.sources.format`.
 std::string_view RowFormName(RowForm form);
 /// Fails with kInvalidConfig, naming all that there are.
 Result<RowForm> RowFormFromName(std::string_view name);
@@ -53,9 +56,9 @@ struct RowRefusal {
   }
 };
 
-/// The canonical form of `row`. With `normalize`, null or absent content becomes an empty text, tool-call arguments that
-/// are a JSON object in a string become the object, and a list of text parts alone becomes one text (the parts one after
-/// the other, nothing between); without it they pass as they are.
+/// The canonical form of `row`. With `normalize`, null or absent content becomes an empty text, tool-call arguments
+/// that are a JSON object in a string become the object, and a list of text parts alone becomes one text (the parts one
+/// after the other, nothing between); without it they pass as they are.
 Result<json::Value> CanonicalConversation(json::Value row, RowForm form, bool normalize, RowRefusal* refusal = nullptr);
 
 /// The fixed word for a text that json::Parse refused.

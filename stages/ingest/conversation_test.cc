@@ -1,11 +1,11 @@
 #include "stages/ingest/conversation.h"
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-
-#include <gtest/gtest.h>
 
 #include "base/test_data.h"
 
@@ -36,42 +36,44 @@ std::string Messages(std::string_view messages, bool normalize = true) {
 
 TEST(ConversationTest, ReadsEveryForm) {
   const std::string expected = R"({"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]})";
-  for (const char* row : {R"({"id":7,"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}],"tools":null})",
-                          R"({"conversations":[{"from":"human","value":"Q"},{"from":"gpt","value":"A"}],"tools":"[]"})",
-                          R"({"conversations":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]})",
-                          R"({"instruction":"Q","input":"","output":"A"})", R"({"instruction":"Q","output":"A"})",
-                          R"({"instruction":"","input":"Q","output":"A","history":null})",
-                          R"({"prompt":"Q","completion":"A"})",
-                          R"({"prompt":[{"role":"user","content":"Q"}],"completion":[{"role":"assistant","content":"A"}]})",
-                          R"({"question_id":1,"turns":["Q"],"reference":["A"]})"}) {
+  for (const char* row :
+       {R"({"id":7,"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}],"tools":null})",
+        R"({"conversations":[{"from":"human","value":"Q"},{"from":"gpt","value":"A"}],"tools":"[]"})",
+        R"({"conversations":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]})",
+        R"({"instruction":"Q","input":"","output":"A"})", R"({"instruction":"Q","output":"A"})",
+        R"({"instruction":"","input":"Q","output":"A","history":null})", R"({"prompt":"Q","completion":"A"})",
+        R"({"prompt":[{"role":"user","content":"Q"}],"completion":[{"role":"assistant","content":"A"}]})",
+        R"({"question_id":1,"turns":["Q"],"reference":["A"]})"}) {
     EXPECT_EQ(Canonical(row), expected) << row;
   }
 }
 
 TEST(ConversationTest, ReadsSystemPromptsHistoryAndEarlierAnswers) {
-  EXPECT_EQ(Canonical(R"({"system":"S","instruction":"Q","input":"I","output":"A","history":[["a","b"]]})"),
-            R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
-            R"({"role":"user","content":"Q\nI"},{"role":"assistant","content":"A"}]})");
+  EXPECT_EQ(
+      Canonical(R"({"system":"S","instruction":"Q","input":"I","output":"A","history":[["a","b"]]})"),
+      R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
+      R"({"role":"user","content":"Q\nI"},{"role":"assistant","content":"A"}]})");
   EXPECT_EQ(Canonical(R"({"system":"S","conversations":[{"from":"gpt","value":"A"}]})"),
             R"({"messages":[{"role":"system","content":"S"},{"role":"assistant","content":"A"}]})");
-  EXPECT_EQ(Canonical(R"({"prompt":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],"completion":"A"})"),
-            R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss_weight":0},)"
-            R"({"role":"assistant","content":"A"}]})");
+  EXPECT_EQ(
+      Canonical(R"({"prompt":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],"completion":"A"})"),
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss_weight":0},)"
+      R"({"role":"assistant","content":"A"}]})");
 }
 
 TEST(ConversationTest, ReadsPretokenizedRows) {
   EXPECT_EQ(Canonical(R"({"id":1,"input_ids":[1,2,3],"loss_mask":[0,true,1],"text":"abc"})"),
             R"({"input_ids":[1,2,3],"loss_mask":[0,1,1],"text":"abc"})");
-  for (const auto& [row, reason] : std::vector<std::pair<const char*, const char*>>{
-           {R"({"input_ids":[1]})", "unknown_form"},
-           {R"({"input_ids":[1],"loss_mask":[1,0]})", "wrong_type"},
-           {R"({"input_ids":[-1],"loss_mask":[1]})", "wrong_type"},
-           {R"({"input_ids":[2147483648],"loss_mask":[1]})", "wrong_type"},
-           {R"({"input_ids":[1.0],"loss_mask":[1]})", "wrong_type"},
-           {R"({"input_ids":[1],"loss_mask":[2]})", "wrong_type"},
-           {R"({"input_ids":"1","loss_mask":[1]})", "wrong_type"},
-           {R"({"input_ids":[1],"loss_mask":[1],"text":3})", "wrong_type"},
-           {R"({"input_ids":[],"loss_mask":[]})", "empty_conversation"}}) {
+  for (const auto& [row, reason] :
+       std::vector<std::pair<const char*, const char*>>{{R"({"input_ids":[1]})", "unknown_form"},
+                                                        {R"({"input_ids":[1],"loss_mask":[1,0]})", "wrong_type"},
+                                                        {R"({"input_ids":[-1],"loss_mask":[1]})", "wrong_type"},
+                                                        {R"({"input_ids":[2147483648],"loss_mask":[1]})", "wrong_type"},
+                                                        {R"({"input_ids":[1.0],"loss_mask":[1]})", "wrong_type"},
+                                                        {R"({"input_ids":[1],"loss_mask":[2]})", "wrong_type"},
+                                                        {R"({"input_ids":"1","loss_mask":[1]})", "wrong_type"},
+                                                        {R"({"input_ids":[1],"loss_mask":[1],"text":3})", "wrong_type"},
+                                                        {R"({"input_ids":[],"loss_mask":[]})", "empty_conversation"}}) {
     EXPECT_EQ(Canonical(row).substr(0, std::string(reason).size() + 1), std::string(reason) + ":") << row;
   }
 }
@@ -100,7 +102,8 @@ TEST(ConversationTest, RefusesByFixedWords) {
            {R"({"messages":[{"role":"assistant","content":{"a":1}}]})", "wrong_type"},
            {R"({"messages":[{"role":"assistant","content":["x"]}]})", "wrong_type"},
            {R"({"messages":[{"role":"assistant","content":[{"type":"text"}]}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":[{"type":"image_url","image_url":"x"}]}]})", "unsupported_part"},
+           {R"({"messages":[{"role":"assistant","content":[{"type":"image_url","image_url":"x"}]}]})",
+            "unsupported_part"},
            {R"({"messages":[{"role":"assistant","content":"x","reasoning_content":1}]})", "wrong_type"},
            {R"({"messages":[{"role":"assistant","content":"x","tool_calls":{}}]})", "wrong_type"},
            {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[1]}]})", "wrong_type"},
@@ -141,7 +144,8 @@ TEST(ConversationTest, KeepsTheMessagesOwnKeysInOrder) {
 }
 
 TEST(ConversationTest, NormalizesOnlyWhereAsked) {
-  const char* nulls = R"([{"role":"user","content":null},{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\": 1}"}}]}])";
+  const char* nulls =
+      R"([{"role":"user","content":null},{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\": 1}"}}]}])";
   EXPECT_EQ(Messages(nulls), R"({"messages":[{"role":"user","content":""},{"role":"assistant","content":"",)"
                              R"("tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]}]})");
   EXPECT_EQ(Messages(nulls, false), "{\"messages\":" + json::Write(Json(nulls)) + "}");
@@ -150,20 +154,22 @@ TEST(ConversationTest, NormalizesOnlyWhereAsked) {
   EXPECT_EQ(Messages(parts), R"({"messages":[{"role":"assistant","content":"ab"}]})");
   EXPECT_EQ(Messages(parts, false), "{\"messages\":" + std::string(parts) + "}");
 
-  for (const char* arguments : {R"("{\"a\": ")", R"("[1]")", R"("")", R"("text")", R"("{\"a\":1,\"a\":2}")", "{}", "null"}) {
-    const std::string message = R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":)" +
-                                std::string(arguments) + "}}]}]";
+  for (const char* arguments :
+       {R"("{\"a\": ")", R"("[1]")", R"("")", R"("text")", R"("{\"a\":1,\"a\":2}")", "{}", "null"}) {
+    const std::string message =
+        R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":)" +
+        std::string(arguments) + "}}]}]";
     EXPECT_EQ(Messages(message), "{\"messages\":" + message + "}") << "what is no object stays what it is";
   }
 }
 
 TEST(ConversationTest, ReadsWeightsAsFlags) {
-  for (const auto& [given, expected] : std::vector<std::pair<const char*, const char*>>{
-           {R"("loss_weight":0)", R"(,"loss_weight":0)"},
-           {R"("loss_weight":1.0)", R"(,"loss_weight":1)"},
-           {R"("weight":0)", R"(,"loss_weight":0)"},
-           {R"("weight":true)", R"(,"loss_weight":1)"},
-           {R"("weight":null)", ""}}) {
+  for (const auto& [given, expected] :
+       std::vector<std::pair<const char*, const char*>>{{R"("loss_weight":0)", R"(,"loss_weight":0)"},
+                                                        {R"("loss_weight":1.0)", R"(,"loss_weight":1)"},
+                                                        {R"("weight":0)", R"(,"loss_weight":0)"},
+                                                        {R"("weight":true)", R"(,"loss_weight":1)"},
+                                                        {R"("weight":null)", ""}}) {
     EXPECT_EQ(Messages(std::string(R"([{"role":"assistant","content":"x",)") + given + "}]"),
               std::string(R"({"messages":[{"role":"assistant","content":"x")") + expected + "}]}");
   }
@@ -215,7 +221,8 @@ TEST(ConversationTest, ReadsTheFieldCasesAsTheySay) {
       const Result<json::Value> conversation =
           CanonicalConversation(Json(field_case.lines[line - 1]), RowForm::kAuto, true, &refusal);
       ASSERT_TRUE(conversation.ok()) << entry.path() << " line " << line << ": " << conversation.status().message();
-      EXPECT_EQ(json::Write(*conversation->Find("messages")), json::Write(*messages)) << entry.path() << " line " << line;
+      EXPECT_EQ(json::Write(*conversation->Find("messages")), json::Write(*messages))
+          << entry.path() << " line " << line;
       if (const json::Value* tools = right.Find("as_tools")) {
         EXPECT_EQ(json::Write(*conversation->Find("tools")), json::Write(*tools)) << entry.path() << " line " << line;
       }

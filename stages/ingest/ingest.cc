@@ -104,7 +104,8 @@ class IngestRun {
 
   Status ReadAndOrder() {
     if (!options_.shuffle_seed && !options_.deduplicate) {
-      return Read([&](const RowPlace& place, const Hash128& hash, std::string_view text) { return Keep(place, hash, text); });
+      return Read(
+          [&](const RowPlace& place, const Hash128& hash, std::string_view text) { return Keep(place, hash, text); });
     }
     const std::uint64_t seed = options_.shuffle_seed.value_or(0);
     SortedSpill by_content(file_system_, spill_folder_, options_.memory_bytes, 0);
@@ -116,7 +117,8 @@ class IngestRun {
 
   Status Read(Intake::RowVisitor visit) {
     DRAFTMILL_ASSIGN_OR_RETURN(RejectedRowsWriter rejected, RejectedRowsWriter::Create(file_system_, work_folder_));
-    Intake intake(options_, file_system_, files_, summary_.sources, rejected, sink_, should_stop_, progress_, std::move(visit));
+    Intake intake(options_, file_system_, files_, summary_.sources, rejected, sink_, should_stop_, progress_,
+                  std::move(visit));
     DRAFTMILL_RETURN_IF_ERROR(intake.Run());
     progress_.phase = IngestPhase::kOrdering;
     return rejected.Finish();
@@ -139,8 +141,7 @@ class IngestRun {
       if (repeats_key) return CountDuplicate(row.place);
       return by_source.Add({order.Key(row.place), row.content_hash, row.place, row.text});
     }));
-    return by_source.Visit(
-        [&](const SpilledRow& row, bool) { return Keep(row.place, row.content_hash, row.text); });
+    return by_source.Visit([&](const SpilledRow& row, bool) { return Keep(row.place, row.content_hash, row.text); });
   }
 
   Status CountDuplicate(const RowPlace& place) {

@@ -4,10 +4,10 @@
 //   options.threads = 4;
 //   Result<IngestSummary> summary = Ingest(options, RealFileSystem(), work_folder, sink, should_stop);
 //
-// It reads every source once, brings rows into canonical form, drops exact duplicates (the first in source order stays),
-// shuffles, and leaves `work_folder`/ingested/: chunk-NNNNNN.jsonl.zst, rejected.jsonl.zst and, written last, index.json.
-// Memory is bounded whatever the number and size of rows; the bytes depend on the sources and the options alone, never on
-// threads or memory_bytes. Temporary files lie in ingested/spill/ and go at the end.
+// It reads every source once, brings rows into canonical form, drops exact duplicates (the first in source order
+// stays), shuffles, and leaves `work_folder`/ingested/: chunk-NNNNNN.jsonl.zst, rejected.jsonl.zst and, written last,
+// index.json. Memory is bounded whatever the number and size of rows; the bytes depend on the sources and the options
+// alone, never on threads or memory_bytes. Temporary files lie in ingested/spill/ and go at the end.
 //
 // Ingest always starts anew: what stands in ingested/ is removed first (after the sources were found and opened). So an
 // interrupted ingest is simply run again.
@@ -37,10 +37,10 @@ namespace draftmill {
 struct IngestOptions {
   std::vector<SourceSpec> sources;
   bool deduplicate = true;
-  std::optional<std::uint64_t> shuffle_seed;           ///< nothing: the order of the sources
+  std::optional<std::uint64_t> shuffle_seed;  ///< nothing: the order of the sources
   bool normalize = true;
   std::int64_t chunk_rows = 4096;
-  std::int64_t chunk_bytes = std::int64_t{16} << 20;   ///< of canonical text; a chunk has at least one row
+  std::int64_t chunk_bytes = std::int64_t{16} << 20;  ///< of canonical text; a chunk has at least one row
   std::int64_t max_row_bytes = std::int64_t{32} << 20;
 
   int threads = 1;                                     ///< parse and pack workers beside the calling thread, if above 1
@@ -63,11 +63,11 @@ enum class IngestPhase : std::uint8_t { kReading, kOrdering };
 
 struct IngestProgress {
   IngestPhase phase = IngestPhase::kReading;
-  std::int64_t bytes_read = 0;      ///< of all source files
+  std::int64_t bytes_read = 0;  ///< of all source files
   std::int64_t bytes_total = 0;
   std::int64_t rows_read = 0;
   std::int64_t rows_rejected = 0;
-  std::int64_t rows_written = 0;    ///< to chunks; as many as are kept when all is done
+  std::int64_t rows_written = 0;  ///< to chunks; as many as are kept when all is done
 };
 
 /// Where ingest tells what it did, as it does it. A failure ends ingest with that failure.
@@ -85,24 +85,24 @@ class IngestSink {
 /// One source file: rows = kept + duplicates + rejected + not_taken.
 struct SourceSummary {
   std::string path;
-  std::string format;             ///< a name of RowForm; "mixed" where rows of several forms were recognized
-  std::int64_t bytes = 0;         ///< size of the file
+  std::string format;      ///< a name of RowForm; "mixed" where rows of several forms were recognized
+  std::int64_t bytes = 0;  ///< size of the file
   std::int64_t modified_ns = 0;
   std::uint64_t inode = 0;
-  Hash128 content_hash;           ///< XXH3-128 of the file's own bytes
-  std::int64_t rows = 0;          ///< read; those after a reached `take: N` are not
+  Hash128 content_hash;   ///< XXH3-128 of the file's own bytes
+  std::int64_t rows = 0;  ///< read; those after a reached `take: N` are not
   std::int64_t kept = 0;
   std::int64_t duplicates = 0;
   std::int64_t rejected = 0;
-  std::int64_t not_taken = 0;     ///< good rows outside the fraction that `take` asks for
+  std::int64_t not_taken = 0;  ///< good rows outside the fraction that `take` asks for
 };
 
 struct IngestSummary {
-  std::vector<SourceSummary> sources;       ///< in the order that RowPlace::source counts
+  std::vector<SourceSummary> sources;  ///< in the order that RowPlace::source counts
   std::vector<IngestedChunkFacts> chunks;
 
-  std::int64_t rows() const;                ///< read, of all sources
-  std::int64_t kept() const;                ///< conversations of the run
+  std::int64_t rows() const;  ///< read, of all sources
+  std::int64_t kept() const;  ///< conversations of the run
   std::int64_t rejected() const;
 };
 

@@ -1,10 +1,10 @@
 // Rows a second through ingest: short chat rows, with deduplication and shuffle, from one .jsonl file.
+#include <benchmark/benchmark.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <string>
-
-#include <benchmark/benchmark.h>
 
 #include "stages/ingest/ingest.h"
 #include "state/temporary_folder.h"
@@ -44,7 +44,8 @@ void BM_IngestShortRows(benchmark::State& state) {
         Ingest(options, RealFileSystem(), folder.path() + "/work", sink, [] { return false; });
     if (!summary.ok() || summary->kept() != rows) state.SkipWithError("ingest failed");
   }
-  state.counters["rows/s"] = benchmark::Counter(static_cast<double>(rows * state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["rows/s"] =
+      benchmark::Counter(static_cast<double>(rows * state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_IngestShortRows)
     ->ArgNames({"rows", "threads", "shuffle"})

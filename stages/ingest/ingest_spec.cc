@@ -19,34 +19,36 @@ std::vector<ParameterSpec> Parameters() {
   parameters.push_back(
       {.name = "sources",
        .type = ParameterType::kSources,
-       .doc = "Where conversations come from, in this order. `path` is a file, a folder (all data files in it and below) "
-              "or a glob (`*`, `?`, `[...]`); files are .json, .jsonl or .ndjson, also with .gz or .zst. `format` names the "
-              "form of the rows; without it each row's keys tell. `take: N` takes the first N good rows of the entry, "
-              "`take: 0.1` that share of its good rows, chosen by their content.",
+       .doc =
+           "Where conversations come from, in this order. `path` is a file, a folder (all data files in it and below) "
+           "or a glob (`*`, `?`, `[...]`); files are .json, .jsonl or .ndjson, also with .gz or .zst. `format` names "
+           "the "
+           "form of the rows; without it each row's keys tell. `take: N` takes the first N good rows of the entry, "
+           "`take: 0.1` that share of its good rows, chosen by their content.",
        .default_yaml = "",
        .words = {},
        .choices = {"auto", "messages", "sharegpt", "alpaca", "prompt_completion", "turns", "pretokenized"}});
-  parameters.push_back({.name = "deduplicate",
-                        .type = ParameterType::kBool,
-                        .doc = "Whether conversations with the same messages and tools are kept once: the first in the order of "
-                               "the sources.",
-                        .default_yaml = "true"});
-  parameters.push_back({.name = "shuffle",
-                        .type = ParameterType::kMapping,
-                        .doc = "`{seed: 7}` puts all conversations of all sources into one random order that depends on the "
-                               "seed (an integer, 0 or more) and on their content; `false` keeps the order of the sources.",
-                        .default_yaml = "false",
-                        .words = {"false"},
-                        .fields = {{.name = "seed",
-                                    .type = ParameterType::kInteger,
-                                    .doc = "Of the random order.",
-                                    .minimum = 0}}});
-  parameters.push_back({.name = "normalize",
-                        .type = ParameterType::kBool,
-                        .doc = "Whether null content becomes an empty text, tool-call arguments that are a JSON object in a "
-                               "string become the object, and a content list of text parts alone becomes one text. `false` "
-                               "hands messages to the chat template as they are.",
-                        .default_yaml = "true"});
+  parameters.push_back(
+      {.name = "deduplicate",
+       .type = ParameterType::kBool,
+       .doc = "Whether conversations with the same messages and tools are kept once: the first in the order of "
+              "the sources.",
+       .default_yaml = "true"});
+  parameters.push_back(
+      {.name = "shuffle",
+       .type = ParameterType::kMapping,
+       .doc = "`{seed: 7}` puts all conversations of all sources into one random order that depends on the "
+              "seed (an integer, 0 or more) and on their content; `false` keeps the order of the sources.",
+       .default_yaml = "false",
+       .words = {"false"},
+       .fields = {{.name = "seed", .type = ParameterType::kInteger, .doc = "Of the random order.", .minimum = 0}}});
+  parameters.push_back(
+      {.name = "normalize",
+       .type = ParameterType::kBool,
+       .doc = "Whether null content becomes an empty text, tool-call arguments that are a JSON object in a "
+              "string become the object, and a content list of text parts alone becomes one text. `false` "
+              "hands messages to the chat template as they are.",
+       .default_yaml = "true"});
   parameters.push_back({.name = "chunk_rows",
                         .type = ParameterType::kInteger,
                         .doc = "Most conversations in a chunk, the unit of tokenization and planning.",
@@ -78,8 +80,9 @@ StageSpec MakeSpec() {
   StageSpec spec;
   spec.name = "ingest";
   spec.version = 1;
-  spec.doc = "Reads the sources, brings every row into one canonical form of conversation, drops exact duplicates, shuffles, "
-             "and cuts the result into chunks. Rows that cannot be read go to quarantine with file, line and byte offset.";
+  spec.doc =
+      "Reads the sources, brings every row into one canonical form of conversation, drops exact duplicates, shuffles, "
+      "and cuts the result into chunks. Rows that cannot be read go to quarantine with file, line and byte offset.";
   spec.inputs = {"ingest.sources"};
   spec.output = "ingested/";
   spec.parameters = Parameters();
@@ -90,7 +93,8 @@ Result<std::optional<std::uint64_t>> ShuffleSeed(const ParameterValues& values) 
   if (values.IsWord("shuffle", "false")) return std::optional<std::uint64_t>();
   const json::Value& shuffle = values.Get("shuffle");
   const json::Value* seed = shuffle.Find("seed");
-  const bool is_good = seed != nullptr && seed->is_integer() && seed->as_integer() >= 0 && shuffle.as_object().size() == 1;
+  const bool is_good =
+      seed != nullptr && seed->is_integer() && seed->as_integer() >= 0 && shuffle.as_object().size() == 1;
   if (!is_good) {
     return InvalidConfig("ingest.shuffle must be false or {seed: N} with an integer N of 0 or more, not " +
                          Shortened(json::Write(shuffle)));

@@ -19,8 +19,8 @@ ParameterValues Values(std::string_view sources, std::string_view shuffle) {
 }
 
 TEST(IngestSpecTest, BecomesOptions) {
-  const Result<IngestOptions> options = IngestOptionsFrom(Values(
-      R"([{"path":"a"},{"path":"b","format":"alpaca","take":5},{"path":"c","take":0.5}])", R"({"seed":7})"));
+  const Result<IngestOptions> options = IngestOptionsFrom(
+      Values(R"([{"path":"a"},{"path":"b","format":"alpaca","take":5},{"path":"c","take":0.5}])", R"({"seed":7})"));
   ASSERT_TRUE(options.ok()) << options.status().ToString();
   ASSERT_EQ(options->sources.size(), 3U);
   EXPECT_EQ(options->sources[0].path, "a");
@@ -43,7 +43,8 @@ TEST(IngestSpecTest, RefusesWhatDeclarationsCannotExpress) {
     EXPECT_EQ(options.status().code(), StatusCode::kInvalidConfig) << shuffle;
     EXPECT_NE(options.status().message().find("ingest.shuffle"), std::string::npos);
   }
-  for (const char* source : {R"({"path":"a","take":0})", R"({"path":"a","take":1.5})", R"({"path":"a","format":"x"})"}) {
+  for (const char* source :
+       {R"({"path":"a","take":0})", R"({"path":"a","take":1.5})", R"({"path":"a","format":"x"})"}) {
     const Result<IngestOptions> options = IngestOptionsFrom(Values("[" + std::string(source) + "]", R"("false")"));
     EXPECT_EQ(options.status().code(), StatusCode::kInvalidConfig) << source;
   }

@@ -1,5 +1,5 @@
-// ingested/index.json: what an ingest found and made. Written last, so it stands only beside a whole set of chunks; from it
-// and the chunks the state database can be rebuilt. ReadIngestSummary is declared in stages/ingest/ingest.h.
+// ingested/index.json: what an ingest found and made. Written last, so it stands only beside a whole set of chunks;
+// from it and the chunks the state database can be rebuilt. ReadIngestSummary is declared in stages/ingest/ingest.h.
 #pragma once
 
 #include <string>

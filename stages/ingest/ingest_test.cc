@@ -1,5 +1,9 @@
 #include "stages/ingest/ingest.h"
 
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -7,10 +11,6 @@
 #include <random>
 #include <set>
 #include <sstream>
-
-#include <gtest/gtest.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include "base/test_data.h"
 #include "stages/ingest/rejected_rows.h"
@@ -203,7 +203,8 @@ TEST_F(IngestTest, ReadsPackedFilesOfSeveralMembers) {
   const std::string first = text.substr(0, 50);
   const std::string second = text.substr(50);
   WriteFile(Data("a.jsonl.gz"), Gzip(first) + Gzip("") + Gzip(second) + std::string(512, '\0'));
-  WriteFile(Data("b.jsonl.zst"), Zstd(first) + Zstd("") + std::string("\x50\x2A\x4D\x18\x03\0\0\0abc", 11) + Zstd(second));
+  WriteFile(Data("b.jsonl.zst"),
+            Zstd(first) + Zstd("") + std::string("\x50\x2A\x4D\x18\x03\0\0\0abc", 11) + Zstd(second));
   for (const char* name : {"a.jsonl.gz", "b.jsonl.zst"}) {
     RunWell(Options({name}));
     EXPECT_EQ(Answers(), (std::vector<std::string>{"0", "1", "2"})) << name;
@@ -296,7 +297,8 @@ TEST_F(IngestTest, RefusesBadSourcesByName) {
   ExpectRefusal(Options({"blank.jsonl"}), StatusCode::kInvalidInput, {"blank.jsonl", "no rows"});
   ExpectRefusal(Options({"x.parquet"}), StatusCode::kUnsupported, {"x.parquet", "tools/parquet_to_jsonl.py"});
   ExpectRefusal(Options({"mixed"}), StatusCode::kUnsupported, {"b.parquet", "tools/parquet_to_jsonl.py"});
-  ExpectRefusal(Options({"disguised.jsonl"}), StatusCode::kUnsupported, {"disguised.jsonl", "tools/parquet_to_jsonl.py"});
+  ExpectRefusal(Options({"disguised.jsonl"}), StatusCode::kUnsupported,
+                {"disguised.jsonl", "tools/parquet_to_jsonl.py"});
   ExpectRefusal(Options({"wide.jsonl"}), StatusCode::kUnsupported, {"wide.jsonl", "UTF-16", "iconv"});
   ExpectRefusal(Options({"wide2.jsonl"}), StatusCode::kUnsupported, {"wide2.jsonl", "UTF-16"});
   ExpectRefusal(Options({"x.csv"}), StatusCode::kUnsupported, {"x.csv", ".jsonl"});
@@ -365,8 +367,8 @@ std::vector<std::string> NaiveOrder(const std::vector<std::string>& answers, con
   std::set<std::string> seen;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (options.deduplicate && !seen.insert(answers[i]).second) continue;
-    const Hash128 hash = HashBytes128(
-        R"({"messages":[{"content":"q","role":"user"},{"content":")" + answers[i] + R"(","role":"assistant"}]})");
+    const Hash128 hash = HashBytes128(R"({"messages":[{"content":"q","role":"user"},{"content":")" + answers[i] +
+                                      R"(","role":"assistant"}]})");
     const std::string_view bytes(reinterpret_cast<const char*>(hash.bytes.data()), 16);
     rows.push_back({options.shuffle_seed ? HashBytes64(bytes, *options.shuffle_seed) : 0, hash, i});
   }
@@ -385,12 +387,14 @@ TEST_F(IngestTest, GivesTheSameBytesWhateverTheThreadsAndTheMemory) {
   std::vector<std::string> answers;
   for (int i = 0; i < 3000; ++i) {
     const bool is_repeat = !answers.empty() && random() % 4 == 0;
-    answers.push_back(is_repeat ? answers[random() % answers.size()] : std::to_string(random()) + std::string(random() % 60, 'x'));
+    answers.push_back(is_repeat ? answers[random() % answers.size()]
+                                : std::to_string(random()) + std::string(random() % 60, 'x'));
   }
   for (int i = 0; i < 300; ++i) answers.push_back("often");
   for (int file = 0; file < 3; ++file) {
     std::string text;
-    for (std::size_t i = static_cast<std::size_t>(file) * answers.size() / 3; i < (static_cast<std::size_t>(file) + 1) * answers.size() / 3; ++i) {
+    for (std::size_t i = static_cast<std::size_t>(file) * answers.size() / 3;
+         i < (static_cast<std::size_t>(file) + 1) * answers.size() / 3; ++i) {
       text += Row("q", answers[i]) + "\n";
     }
     WriteFile(Data(std::to_string(file) + ".jsonl"), text);
@@ -450,8 +454,7 @@ TEST_F(IngestTest, StopsWhenAskedAndStartsAnew) {
   for (const int calls : {0, 3, 14}) {
     int left = calls;
     sink_ = NotingSink();
-    const Result<IngestSummary> result =
-        Ingest(options, RealFileSystem(), work(), sink_, [&] { return left-- <= 0; });
+    const Result<IngestSummary> result = Ingest(options, RealFileSystem(), work(), sink_, [&] { return left-- <= 0; });
     EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
     EXPECT_FALSE(std::filesystem::exists(work() + "/ingested/index.json"));
   }
@@ -477,8 +480,8 @@ TEST_F(IngestTest, NoticesDamagedChunks) {
   EXPECT_EQ(ReadIngestedChunk(RealFileSystem(), work(), 0).status().code(), StatusCode::kNotFound);
 }
 
-/// Whatever goes wrong, and whenever: ingest says so, no index stands beside half a set of chunks, and the next try makes
-/// the same bytes as an undisturbed one.
+/// Whatever goes wrong, and whenever: ingest says so, no index stands beside half a set of chunks, and the next try
+/// makes the same bytes as an undisturbed one.
 TEST_F(IngestTest, SurvivesFullDisksFailedOperationsAndPowerCuts) {
   std::string text = "broken\n";
   for (int i = 0; i < 300; ++i) text += Row("q", std::to_string(i % 200)) + "\n";
@@ -518,7 +521,8 @@ TEST_F(IngestTest, NamesTheFileThatCannotBeRead) {
   faulty.Inject({.point = "open:data/a.jsonl", .status = ErrnoStatus(EACCES, "open " + Data("a.jsonl"))});
   const Result<IngestSummary> result = Ingest(Options({"a.jsonl"}), faulty, work(), sink_, [] { return false; });
   EXPECT_EQ(result.status().code(), StatusCode::kIo);
-  EXPECT_NE(result.status().message().find("a.jsonl: Permission denied"), std::string::npos) << result.status().message();
+  EXPECT_NE(result.status().message().find("a.jsonl: Permission denied"), std::string::npos)
+      << result.status().message();
   EXPECT_FALSE(std::filesystem::exists(work()));
 }
 
@@ -532,7 +536,8 @@ TEST_F(IngestTest, ReadsTheFilesOfTheFieldCases) {
     if (description->Find("oracle")->as_string() != "file") continue;
     ++checked;
     IngestOptions options;
-    options.sources.push_back({(entry.path() / description->Find("input")->as_string()).string(), RowForm::kAuto, {}, {}});
+    options.sources.push_back(
+        {(entry.path() / description->Find("input")->as_string()).string(), RowForm::kAuto, {}, {}});
     RunWell(options);
     std::size_t row = 0;
     std::size_t failure = 0;

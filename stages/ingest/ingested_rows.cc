@@ -96,9 +96,10 @@ std::string IngestedChunkPath(std::string_view work_folder, std::int32_t chunk) 
 }
 
 void IngestedChunkText::Add(const Hash128& content_hash, const RowPlace& place, std::string_view conversation) {
-  fmt::format_to(std::back_inserter(text_),
-                 R"({{"sample_id":{},"content_hash":"{}","source":{},"row":{},"line":{},"byte_offset":{},"conversation":)",
-                 first_sample_ + rows_, ToHex(content_hash), place.source, place.row, place.line, place.byte_offset);
+  fmt::format_to(
+      std::back_inserter(text_),
+      R"({{"sample_id":{},"content_hash":"{}","source":{},"row":{},"line":{},"byte_offset":{},"conversation":)",
+      first_sample_ + rows_, ToHex(content_hash), place.source, place.row, place.line, place.byte_offset);
   text_.append(conversation).append("}\n");
   ++rows_;
 }
@@ -109,13 +110,15 @@ Result<IngestedChunkFacts> IngestedChunkText::WriteFile(FileSystem& file_system,
                              file_system.OpenForWriting(IngestedChunkPath(work_folder, chunk_), OpenMode::kCreate));
   DRAFTMILL_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span<const char>(packed))));
   DRAFTMILL_RETURN_IF_ERROR(file->Close());
-  return IngestedChunkFacts{chunk_, first_sample_, rows_, static_cast<std::int64_t>(packed.size()), HashBytes128(packed)};
+  return IngestedChunkFacts{chunk_, first_sample_, rows_, static_cast<std::int64_t>(packed.size()),
+                            HashBytes128(packed)};
 }
 
 Status SyncIngestedChunks(FileSystem& file_system, const std::string& work_folder, std::int32_t chunks) {
   for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
-                               file_system.OpenForWriting(IngestedChunkPath(work_folder, chunk), OpenMode::kOpenExisting));
+    DRAFTMILL_ASSIGN_OR_RETURN(
+        const std::unique_ptr<WritableFile> file,
+        file_system.OpenForWriting(IngestedChunkPath(work_folder, chunk), OpenMode::kOpenExisting));
     DRAFTMILL_RETURN_IF_ERROR(file->Sync());
     DRAFTMILL_RETURN_IF_ERROR(file->Close());
   }
@@ -127,8 +130,9 @@ Result<IngestedChunk> ReadIngestedChunk(FileSystem& file_system, const std::stri
   const std::string path = IngestedChunkPath(work_folder, chunk);
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string packed, file_system.ReadAll(path, std::int64_t{1} << 32));
   if (digest && HashBytes128(packed) != *digest) {
-    return Corrupt(path + ": its digest is not the one that was recorded. Nothing else is harmed; `draftmill verify --repair` "
-                          "ingests it again from the sources");
+    return Corrupt(path +
+                   ": its digest is not the one that was recorded. Nothing else is harmed; `draftmill verify --repair` "
+                   "ingests it again from the sources");
   }
   return ReadRows(packed, chunk).WithContext(path);
 }

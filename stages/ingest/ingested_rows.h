@@ -3,8 +3,9 @@
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(IngestedChunk rows, ReadIngestedChunk(file_system, work_folder, chunk, digest));
 //
-// A line is {"sample_id", "content_hash", "source", "row", "line", "byte_offset", "conversation"}; a file is one zstd frame
-// of level 3 with its size and checksum, so its bytes depend on the rows alone. Safe from any thread for different chunks.
+// A line is {"sample_id", "content_hash", "source", "row", "line", "byte_offset", "conversation"}; a file is one zstd
+// frame of level 3 with its size and checksum, so its bytes depend on the rows alone. Safe from any thread for
+// different chunks.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct IngestedChunkFacts {
   std::int32_t chunk = 0;
   std::int64_t first_sample = 0;
   std::int64_t rows = 0;
-  std::int64_t bytes = 0;   ///< of the file
-  Hash128 digest;           ///< XXH3-128 of the file
+  std::int64_t bytes = 0;  ///< of the file
+  Hash128 digest;          ///< XXH3-128 of the file
 
   friend bool operator==(const IngestedChunkFacts&, const IngestedChunkFacts&) = default;
 };
@@ -48,8 +49,8 @@ class IngestedChunkText {
   std::int64_t rows() const { return rows_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
 
-  /// Packs the lines and writes the file. Durable only after SyncIngestedChunks: nothing reads a chunk before the index of
-  /// the whole ingest stands, and one wait for the disk at the end is far cheaper than one a chunk.
+  /// Packs the lines and writes the file. Durable only after SyncIngestedChunks: nothing reads a chunk before the index
+  /// of the whole ingest stands, and one wait for the disk at the end is far cheaper than one a chunk.
   Result<IngestedChunkFacts> WriteFile(FileSystem& file_system, const std::string& work_folder) const;
 
  private:
@@ -62,8 +63,8 @@ class IngestedChunkText {
 /// Makes the files of the chunks 0 .. `chunks`-1 durable, and their folder.
 Status SyncIngestedChunks(FileSystem& file_system, const std::string& work_folder, std::int32_t chunks);
 
-/// Reads a chunk back. Fails with kCorrupt, naming the file, where its bytes do not have the `digest` that is given, do not
-/// unpack, or do not hold consecutive sample ids; with kNotFound where there is no such file.
+/// Reads a chunk back. Fails with kCorrupt, naming the file, where its bytes do not have the `digest` that is given, do
+/// not unpack, or do not hold consecutive sample ids; with kNotFound where there is no such file.
 Result<IngestedChunk> ReadIngestedChunk(FileSystem& file_system, const std::string& work_folder, std::int32_t chunk,
                                         const std::optional<Hash128>& digest = std::nullopt);
 

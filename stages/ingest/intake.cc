@@ -29,9 +29,8 @@ Intake::Intake(const IngestOptions& options, FileSystem& file_system, const std:
       visit_(std::move(visit)),
       taken_(options.sources.size()),
       forms_(files.size()),
-      workers_(options.threads, [normalize = options.normalize, max_row_bytes = options.max_row_bytes](RowBatch& batch) {
-        ParseBatch(batch, normalize, max_row_bytes);
-      }) {
+      workers_(options.threads, [normalize = options.normalize, max_row_bytes = options.max_row_bytes](
+                                    RowBatch& batch) { ParseBatch(batch, normalize, max_row_bytes); }) {
   for (const SourceFile& file : files) progress_.bytes_total += file.info.size_bytes;
 }
 
@@ -120,7 +119,8 @@ Status Intake::Consume(const RowBatch& batch) {
     summaries_[batch.file].content_hash = batch.file_hash;
     bytes_before_file_ += batch.packed_bytes;
     if (summaries_[batch.file].rows == 0 && !IsComplete(batch.file)) {
-      return InvalidInput(files_[batch.file].path + ": the file holds no rows. Take it out of ingest.sources, or write it again");
+      return InvalidInput(files_[batch.file].path +
+                          ": the file holds no rows. Take it out of ingest.sources, or write it again");
     }
   }
   sink_.ReportProgress(progress_);

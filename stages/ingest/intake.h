@@ -1,5 +1,5 @@
-// The first pass of ingest: reads all sources in order, parses their rows on several threads, and hands the good ones on in
-// source order, whatever the threads. Refused rows go to the sink and to rejected.jsonl.zst. One thread calls.
+// The first pass of ingest: reads all sources in order, parses their rows on several threads, and hands the good ones
+// on in source order, whatever the threads. Refused rows go to the sink and to rejected.jsonl.zst. One thread calls.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace draftmill {
 class Intake {
  public:
   /// A good row that is taken, in source order; the views are valid during the call.
-  using RowVisitor = std::function<Status(const RowPlace& place, const Hash128& content_hash, std::string_view conversation)>;
+  using RowVisitor =
+      std::function<Status(const RowPlace& place, const Hash128& content_hash, std::string_view conversation)>;
 
   Intake(const IngestOptions& options, FileSystem& file_system, const std::vector<SourceFile>& files,
          std::vector<SourceSummary>& summaries, RejectedRowsWriter& rejected, IngestSink& sink,
@@ -52,7 +53,7 @@ class Intake {
   std::vector<Failure> failures_;              ///< of the batch that is consumed
   std::int64_t bytes_in_flight_ = 0;
   std::int64_t bytes_before_file_ = 0;
-  OrderedWorkers<RowBatch> workers_;           ///< last, so that it stops before what its work uses goes
+  OrderedWorkers<RowBatch> workers_;  ///< last, so that it stops before what its work uses goes
 };
 
 }  // namespace draftmill

@@ -9,7 +9,8 @@
 namespace draftmill {
 namespace {
 
-constexpr std::array<std::string_view, 7> kRoles = {"user", "assistant", "system", "tool", "developer", "function", "ipython"};
+constexpr std::array<std::string_view, 7> kRoles = {"user",      "assistant", "system", "tool",
+                                                    "developer", "function",  "ipython"};
 /// JSON inside a JSON text (arguments, tools) is bounded like a small row.
 constexpr json::ParseLimits kEmbeddedLimits = {.max_depth = 128, .max_bytes = std::size_t{64} << 20};
 
@@ -67,7 +68,8 @@ json::Value WrappedFunction(json::Value function) {
 Status AppendCalls(json::Value calls, json::Array& tool_calls, RowRefusal& refusal) {
   if (calls.is_string()) {
     std::optional<json::Value> parsed = EmbeddedJson(calls.as_string());
-    if (!parsed) return refusal.Refuse("wrong_type", "a function call must be a JSON object or list, here is other text");
+    if (!parsed)
+      return refusal.Refuse("wrong_type", "a function call must be a JSON object or list, here is other text");
     calls = *std::move(parsed);
   }
   if (calls.is_object()) {
@@ -106,8 +108,9 @@ class MessageCheck {
       return refusal_.Refuse("wrong_type", "the role must be text, not " + std::string(role->KindName()));
     }
     if (std::find(kRoles.begin(), kRoles.end(), role->as_string()) == kRoles.end()) {
-      return refusal_.Refuse("unknown_role", "unknown role " + Shown(role->as_string()) +
-                                                 "; known are user, assistant, system, tool, developer, function, ipython");
+      return refusal_.Refuse("unknown_role",
+                             "unknown role " + Shown(role->as_string()) +
+                                 "; known are user, assistant, system, tool, developer, function, ipython");
     }
     return OkStatus();
   }
@@ -121,19 +124,21 @@ class MessageCheck {
     }
     if (content->is_string()) return OkStatus();
     if (content->is_array()) return CheckParts();
-    return refusal_.Refuse("wrong_type", "the content must be text, null or a list of parts, not " +
-                                             std::string(content->KindName()));
+    return refusal_.Refuse(
+        "wrong_type", "the content must be text, null or a list of parts, not " + std::string(content->KindName()));
   }
 
   Status CheckAbsentContent() {
     const json::Value* role = message_.Find("role");
-    const bool says_otherwise = message_.Find("tool_calls") != nullptr || message_.Find("reasoning_content") != nullptr ||
+    const bool says_otherwise = message_.Find("tool_calls") != nullptr ||
+                                message_.Find("reasoning_content") != nullptr ||
                                 message_.Find("reasoning") != nullptr || message_.Find("thinking") != nullptr;
     if (role->as_string() != "assistant" || !says_otherwise) return refusal_.Refuse("wrong_type", "has no content");
     if (!normalize_) return OkStatus();
     json::Object& members = message_.as_object();
     const auto after_role = std::find_if(members.begin(), members.end(),
-                                         [](const json::Member& member) { return member.first == "role"; }) + 1;
+                                         [](const json::Member& member) { return member.first == "role"; }) +
+                            1;
     members.insert(after_role, {"content", ""});
     return OkStatus();
   }
@@ -202,7 +207,8 @@ class MessageCheck {
       }
     }
     message_.Set("content", json::Value(std::move(text)));
-    if (!reasoning.empty()) DRAFTMILL_RETURN_IF_ERROR(AddOwnField("reasoning_content", json::Value(std::move(reasoning))));
+    if (!reasoning.empty())
+      DRAFTMILL_RETURN_IF_ERROR(AddOwnField("reasoning_content", json::Value(std::move(reasoning))));
     if (!tool_calls.empty()) DRAFTMILL_RETURN_IF_ERROR(AddOwnField("tool_calls", json::Value(std::move(tool_calls))));
     return OkStatus();
   }
@@ -258,7 +264,8 @@ class MessageCheck {
     }
     const bool is_flag = weight->is_bool();
     if (!is_flag && !weight->is_number()) {
-      return refusal_.Refuse("wrong_type", std::string(key) + " must be 0 or 1, not " + std::string(weight->KindName()));
+      return refusal_.Refuse("wrong_type",
+                             std::string(key) + " must be 0 or 1, not " + std::string(weight->KindName()));
     }
     const double number = is_flag ? (weight->as_bool() ? 1.0 : 0.0) : weight->as_double();
     if (number != 0.0 && number != 1.0) {
@@ -307,8 +314,9 @@ Result<json::Value> MessageFromTurn(json::Value turn, RowRefusal& refusal) {
   const auto speaker = std::find_if(kSpeakers.begin(), kSpeakers.end(),
                                     [&](const Speaker& known) { return known.from == from->as_string(); });
   if (speaker == kSpeakers.end()) {
-    return refusal.Refuse("unknown_role", "unknown speaker " + Shown(from->as_string()) +
-                                              "; known are human, gpt, system, function_call, observation, tool and some more");
+    return refusal.Refuse("unknown_role",
+                          "unknown speaker " + Shown(from->as_string()) +
+                              "; known are human, gpt, system, function_call, observation, tool and some more");
   }
   json::Value* value = turn.Find("value");
   if (value == nullptr) return refusal.Refuse("wrong_type", "a turn has no value");

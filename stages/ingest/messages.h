@@ -1,5 +1,5 @@
-// Checks and normalises the messages and tools of one conversation: the part of stages/ingest/conversation.h that is the
-// same for every form of row. Pure functions, safe from any thread.
+// Checks and normalises the messages and tools of one conversation: the part of stages/ingest/conversation.h that is
+// the same for every form of row. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>

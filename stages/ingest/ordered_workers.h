@@ -1,12 +1,12 @@
-// Items go to any of several threads and come back in the order in which they were given: so that a result does not depend
-// on how many threads there are.
+// Items go to any of several threads and come back in the order in which they were given: so that a result does not
+// depend on how many threads there are.
 //
 //   OrderedWorkers<Batch> workers(threads, [](Batch& batch) { Parse(batch); });
 //   workers.Submit(std::move(batch));           // never waits; the caller bounds in_flight()
 //   std::unique_ptr<Batch> done = workers.TakeOldest();
 //
-// Submit, TakeOldest and in_flight belong to one thread; `work` runs on the workers, at one item each. With one thread the
-// work is done inside Submit. The destructor waits for work under way; items not taken are dropped.
+// Submit, TakeOldest and in_flight belong to one thread; `work` runs on the workers, at one item each. With one thread
+// the work is done inside Submit. The destructor waits for work under way; items not taken are dropped.
 #pragma once
 
 #include <condition_variable>

@@ -49,7 +49,8 @@ Result<RejectedRowsWriter> RejectedRowsWriter::Create(FileSystem& file_system, c
   if (context == nullptr) return OutOfMemory("packing rejected rows");
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kZstdLevel);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
-  auto state = std::unique_ptr<State>(new State{file_system, path, std::move(file), std::move(context), std::string(ZSTD_CStreamOutSize(), '\0'), 0});
+  auto state = std::unique_ptr<State>(
+      new State{file_system, path, std::move(file), std::move(context), std::string(ZSTD_CStreamOutSize(), '\0'), 0});
   return RejectedRowsWriter(std::move(state));
 }
 

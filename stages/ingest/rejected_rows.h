@@ -1,6 +1,6 @@
 // The rows that ingest refused: ingested/rejected.jsonl.zst, in the order of the sources, one a line:
-// {"reason", "message", "file", "source", "row", "line", "byte_offset", "raw"}, where `raw` is the row itself if it is valid
-// UTF-8 and at most 64 KiB long. The file is there even if nothing was refused. One thread at a time.
+// {"reason", "message", "file", "source", "row", "line", "byte_offset", "raw"}, where `raw` is the row itself if it is
+// valid UTF-8 and at most 64 KiB long. The file is there even if nothing was refused. One thread at a time.
 #pragma once
 
 #include <cstdint>

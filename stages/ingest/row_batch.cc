@@ -18,8 +18,9 @@ void Refuse(BatchRow& row, std::string_view reason, std::string message) {
 void ParseRow(RowBatch& batch, BatchRow& row, bool normalize, std::int64_t max_row_bytes) {
   if (!row.fault.empty()) return Refuse(row, "broken_json", std::string(row.fault));
   if (row.is_too_long) {
-    return Refuse(row, "row_too_long", "the row has " + std::to_string(row.size_bytes) +
-                                           " bytes, more than ingest.max_row_bytes (" + std::to_string(max_row_bytes) + ")");
+    return Refuse(row, "row_too_long",
+                  "the row has " + std::to_string(row.size_bytes) + " bytes, more than ingest.max_row_bytes (" +
+                      std::to_string(max_row_bytes) + ")");
   }
   json::ParseFailure failure;
   Result<json::Value> value = json::Parse(batch.RawText(row), {.max_depth = kMaxRowDepth}, &failure);

@@ -25,27 +25,27 @@ struct BatchRow {
   RowPlace place;
   std::int64_t size_bytes = 0;
   bool is_too_long = false;
-  std::string_view fault;       ///< of the file's structure; a literal
-  TextRange raw;                ///< in RowBatch::raw_text
+  std::string_view fault;  ///< of the file's structure; a literal
+  TextRange raw;           ///< in RowBatch::raw_text
 
   RowForm form = RowForm::kAuto;
-  TextRange conversation;       ///< in RowBatch::conversations, where reason is empty
+  TextRange conversation;  ///< in RowBatch::conversations, where reason is empty
   Hash128 content_hash;
-  std::string reason;           ///< why it was refused; empty where it was not
+  std::string reason;  ///< why it was refused; empty where it was not
   std::string message;
 };
 
 struct RowBatch {
-  std::size_t file = 0;               ///< index into the run's list of source files
-  RowForm form = RowForm::kAuto;      ///< as the source says
+  std::size_t file = 0;           ///< index into the run's list of source files
+  RowForm form = RowForm::kAuto;  ///< as the source says
   std::string raw_text;
   std::string conversations;
   std::vector<BatchRow> rows;
-  std::int64_t packed_bytes = 0;      ///< of the file read so far
+  std::int64_t packed_bytes = 0;  ///< of the file read so far
   /// How the reading of the file stood after these rows: a failure ends the run unless these rows are not wanted.
   Status read_status;
   bool ends_file = false;
-  Hash128 file_hash;                  ///< where ends_file
+  Hash128 file_hash;  ///< where ends_file
 
   std::string_view RawText(const BatchRow& row) const {
     return std::string_view(raw_text).substr(row.raw.begin, row.raw.size);

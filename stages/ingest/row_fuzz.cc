@@ -1,5 +1,5 @@
-// Fuzzes the way of a source file's bytes: cut into rows, parsed, brought into canonical form. What comes out must be read
-// back as itself, and must not change when it is ingested again.
+// Fuzzes the way of a source file's bytes: cut into rows, parsed, brought into canonical form. What comes out must be
+// read back as itself, and must not change when it is ingested again.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -65,8 +65,8 @@ void RowReader::BeginRow() {
   too_long_ = false;
 }
 
-/// The row from row_begin_ to at_. Whether it is too long must not depend on how the bytes came, so white space at its end
-/// counts, though it is no part of the text.
+/// The row from row_begin_ to at_. Whether it is too long must not depend on how the bytes came, so white space at its
+/// end counts, though it is no part of the text.
 void RowReader::TakeRow(RawRow& row) {
   std::size_t end = at_;
   while (end > row_begin_ && IsSpace(buffer_[end - 1])) --end;
@@ -134,11 +134,15 @@ Result<bool> RowReader::NextValue(RawRow& row) {
     }
   }
   switch (place_) {
-    case Place::kInList: return NextElement(row);
-    case Place::kAfterList: return RestAfterList(row);
-    case Place::kBetweenObjects: return NextObject(row);
+    case Place::kInList:
+      return NextElement(row);
+    case Place::kAfterList:
+      return RestAfterList(row);
+    case Place::kBetweenObjects:
+      return NextObject(row);
     case Place::kStart:
-    case Place::kEnd: break;
+    case Place::kEnd:
+      break;
   }
   return false;
 }

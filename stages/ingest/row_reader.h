@@ -1,8 +1,8 @@
 // Cuts the unpacked bytes of a source file into rows, in bounded memory, each with its line and byte offset.
 //
-// Two layouts: lines (.jsonl: every line that is not blank is a row; CR before LF is white space) and values (.json: the
-// elements of one list, or one or several objects one after the other). A byte order mark at the start is passed over.
-// Only the cuts are made here; whether a row is JSON is for the parser to say, so one broken row costs that row.
+// Two layouts: lines (.jsonl: every line that is not blank is a row; CR before LF is white space) and values (.json:
+// the elements of one list, or one or several objects one after the other). A byte order mark at the start is passed
+// over. Only the cuts are made here; whether a row is JSON is for the parser to say, so one broken row costs that row.
 // One thread at a time.
 #pragma once
 
@@ -63,10 +63,10 @@ class RowReader {
   std::unique_ptr<ByteStream> stream_;
   FileLayout layout_;
   std::int64_t max_row_bytes_;
-  std::string buffer_;              ///< unpacked bytes from buffer_offset_ on
+  std::string buffer_;  ///< unpacked bytes from buffer_offset_ on
   std::int64_t buffer_offset_ = 0;
-  std::size_t at_ = 0;              ///< index in buffer_ of the next byte to look at
-  std::size_t row_begin_ = 0;       ///< index in buffer_ of the row's first byte that is still held
+  std::size_t at_ = 0;         ///< index in buffer_ of the next byte to look at
+  std::size_t row_begin_ = 0;  ///< index in buffer_ of the row's first byte that is still held
   std::int64_t row_offset_ = 0;
   std::int64_t row_line_ = 1;
   std::int64_t line_ = 1;

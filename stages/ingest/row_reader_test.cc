@@ -1,10 +1,10 @@
 #include "stages/ingest/row_reader.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
-
-#include <gtest/gtest.h>
 
 namespace draftmill {
 namespace {
@@ -39,8 +39,8 @@ struct Seen {
 };
 
 void PrintTo(const Seen& seen, std::ostream* out) {
-  *out << "{" << seen.text << " line " << seen.line << " offset " << seen.byte_offset << (seen.is_too_long ? " too long" : "")
-       << (seen.is_fault ? " fault" : "") << "}";
+  *out << "{" << seen.text << " line " << seen.line << " offset " << seen.byte_offset
+       << (seen.is_too_long ? " too long" : "") << (seen.is_fault ? " fault" : "") << "}";
 }
 
 std::vector<Seen> Rows(const std::string& text, FileLayout layout, std::int64_t max_row_bytes = 1000,
@@ -64,21 +64,32 @@ TEST(RowReaderTest, CutsLines) {
   EXPECT_EQ(Rows(" \n\r\n\t", FileLayout::kLines), List{});
   EXPECT_EQ(Rows("a\r\n\n  \n b \nc", FileLayout::kLines),
             (List{{"a", 1, 0, false, false}, {" b", 4, 7, false, false}, {"c", 5, 11, false, false}}));
-  EXPECT_EQ(Rows("\xEF\xBB\xBF" "a\n\xEF\xBB\xBF" "b", FileLayout::kLines),
-            (List{{"a", 1, 0, false, false}, {"\xEF\xBB\xBF" "b", 2, 5, false, false}}));
-  EXPECT_EQ(Rows("12345\n1234\n123456\n1", FileLayout::kLines, 4),
-            (List{{"", 1, 0, true, false}, {"1234", 2, 6, false, false}, {"", 3, 11, true, false}, {"1", 4, 18, false, false}}));
+  EXPECT_EQ(Rows("\xEF\xBB\xBF"
+                 "a\n\xEF\xBB\xBF"
+                 "b",
+                 FileLayout::kLines),
+            (List{{"a", 1, 0, false, false},
+                  {"\xEF\xBB\xBF"
+                   "b",
+                   2, 5, false, false}}));
+  EXPECT_EQ(Rows("12345\n1234\n123456\n1", FileLayout::kLines, 4), (List{{"", 1, 0, true, false},
+                                                                         {"1234", 2, 6, false, false},
+                                                                         {"", 3, 11, true, false},
+                                                                         {"1", 4, 18, false, false}}));
 }
 
 TEST(RowReaderTest, CutsTheElementsOfAList) {
   EXPECT_EQ(Rows("[]", FileLayout::kValues), List{});
   EXPECT_EQ(Rows(" [ ] \n", FileLayout::kValues), List{});
-  EXPECT_EQ(Rows("[1, {\"a,]\": [2,3]} ,\n\"x\\\"]\"]\n", FileLayout::kValues),
-            (List{{"1", 0, 1, false, false}, {"{\"a,]\": [2,3]}", 0, 4, false, false}, {"\"x\\\"]\"", 0, 21, false, false}}));
-  EXPECT_EQ(Rows("[1,,2,]", FileLayout::kValues),
-            (List{{"1", 0, 1, false, false}, {"", 0, 3, false, false}, {"2", 0, 4, false, false}, {"", 0, 6, false, false}}));
+  EXPECT_EQ(
+      Rows("[1, {\"a,]\": [2,3]} ,\n\"x\\\"]\"]\n", FileLayout::kValues),
+      (List{{"1", 0, 1, false, false}, {"{\"a,]\": [2,3]}", 0, 4, false, false}, {"\"x\\\"]\"", 0, 21, false, false}}));
+  EXPECT_EQ(
+      Rows("[1,,2,]", FileLayout::kValues),
+      (List{{"1", 0, 1, false, false}, {"", 0, 3, false, false}, {"2", 0, 4, false, false}, {"", 0, 6, false, false}}));
   EXPECT_EQ(Rows("[1,", FileLayout::kValues), (List{{"1", 0, 1, false, false}, {"", 0, 3, false, true}}));
-  EXPECT_EQ(Rows("[{\"a\": \"b", FileLayout::kValues), (List{{"{\"a\": \"b", 0, 1, false, false}, {"", 0, 9, false, true}}));
+  EXPECT_EQ(Rows("[{\"a\": \"b", FileLayout::kValues),
+            (List{{"{\"a\": \"b", 0, 1, false, false}, {"", 0, 9, false, true}}));
   EXPECT_EQ(Rows("[1] [2]", FileLayout::kValues), (List{{"1", 0, 1, false, false}, {"", 0, 4, false, true}}));
   EXPECT_EQ(Rows("[1,\"" + std::string(50, 'x') + "\",2]", FileLayout::kValues, 10),
             (List{{"1", 0, 1, false, false}, {"", 0, 3, true, false}, {"2", 0, 56, false, false}}));

@@ -64,8 +64,12 @@ int CommonBits(const SpillKey& a, const SpillKey& b) {
 }
 
 void AppendRow(const SpilledRow& row, std::string& block) {
-  const RowHeader header{row.key,        row.content_hash,       row.place.row,
-                         row.place.line, row.place.byte_offset,  row.place.source,
+  const RowHeader header{row.key,
+                         row.content_hash,
+                         row.place.row,
+                         row.place.line,
+                         row.place.byte_offset,
+                         row.place.source,
                          static_cast<std::uint32_t>(row.text.size())};
   const std::size_t at = block.size();
   block.resize(at + sizeof(header) + row.text.size());
@@ -126,7 +130,9 @@ class BucketReader {
       : file_(std::move(file)), path_(bucket.path), bytes_(bucket.file_bytes), context_(ZSTD_createDCtx()) {}
 
   Status Damaged() const {
-    return Corrupt(path_ + ": a temporary file of ingest came back damaged. Nothing published is harmed; run again, and check the disk");
+    return Corrupt(
+        path_ +
+        ": a temporary file of ingest came back damaged. Nothing published is harmed; run again, and check the disk");
   }
 
   Status ReadFully(std::span<std::byte> buffer) {
@@ -198,8 +204,9 @@ class SortedSpill::Level {
     packed_.resize(sizeof(BlockHeader) + ZSTD_compressBound(bucket.block.size()));
     ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, kZstdLevel);
     ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
-    const std::size_t size = ZSTD_compress2(context_.get(), packed_.data() + sizeof(BlockHeader),
-                                            packed_.size() - sizeof(BlockHeader), bucket.block.data(), bucket.block.size());
+    const std::size_t size =
+        ZSTD_compress2(context_.get(), packed_.data() + sizeof(BlockHeader), packed_.size() - sizeof(BlockHeader),
+                       bucket.block.data(), bucket.block.size());
     if (ZSTD_isError(size) != 0) return OutOfMemory("packing rows of ingest: " + std::string(ZSTD_getErrorName(size)));
     const BlockHeader header{static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(bucket.block.size())};
     std::memcpy(packed_.data(), &header, sizeof(header));

@@ -1,13 +1,13 @@
-// Puts any number of rows in order by a key of 24 bytes, in bounded memory: rows are spread over files by the leading bits
-// of their keys, each file is then sorted alone, and one that is too large for the memory is spread further by the bits
-// after it. Rows of equal key come in the order in which they were added.
+// Puts any number of rows in order by a key of 24 bytes, in bounded memory: rows are spread over files by the leading
+// bits of their keys, each file is then sorted alone, and one that is too large for the memory is spread further by the
+// bits after it. Rows of equal key come in the order in which they were added.
 //
 //   SortedSpill spill(file_system, folder, memory_bytes, /*skip_bits=*/0);
 //   DRAFTMILL_RETURN_IF_ERROR(spill.Add(row));   // any number of times
 //   DRAFTMILL_RETURN_IF_ERROR(spill.Visit([&](const SpilledRow& row, bool repeats_key) { ... return OkStatus(); }));
 //
-// The files (zstd blocks with checksums, in this machine's byte order) lie in `folder`, are never published, and go as they
-// are read. A spill that is left half-way leaves them to whoever removes the folder. One thread at a time.
+// The files (zstd blocks with checksums, in this machine's byte order) lie in `folder`, are never published, and go as
+// they are read. A spill that is left half-way leaves them to whoever removes the folder. One thread at a time.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 #include "stages/ingest/sorted_spill.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "state/temporary_folder.h"
 
@@ -85,7 +85,9 @@ TEST(SortedSpillTest, TakesAnyNumberOfEqualKeys) {
 }
 
 TEST(SortedSpillTest, TakesRowsLargerThanItsMemoryAndItsBlocks) {
-  ExpectSorted({{KeyWith({{0, 2}}), 0, std::string(300000, 'a')}, {KeyWith({{0, 1}}), 1, std::string(70000, 'b')}, {KeyWith({{0, 1}, {1, 1}}), 2, ""}},
+  ExpectSorted({{KeyWith({{0, 2}}), 0, std::string(300000, 'a')},
+                {KeyWith({{0, 1}}), 1, std::string(70000, 'b')},
+                {KeyWith({{0, 1}, {1, 1}}), 2, ""}},
                1000);
 }
 

@@ -45,7 +45,8 @@ class Finder {
       return info.status().WithContext("ingest.sources[" + std::to_string(spec_) + "]");
     }
     if (files_.size() == before) {
-      return NotFound("ingest.sources[" + std::to_string(spec_) + "]: no .json, .jsonl or .ndjson file (also .gz, .zst) at " + path);
+      return NotFound("ingest.sources[" + std::to_string(spec_) +
+                      "]: no .json, .jsonl or .ndjson file (also .gz, .zst) at " + path);
     }
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end(),
               [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
@@ -65,11 +66,13 @@ class Finder {
   }
 
   static Status RefuseParquet(const std::string& path) {
-    return Unsupported(path + ": Parquet is not read. Convert it: tools/parquet_to_jsonl.py " + path + " (writes .jsonl.zst)");
+    return Unsupported(path + ": Parquet is not read. Convert it: tools/parquet_to_jsonl.py " + path +
+                       " (writes .jsonl.zst)");
   }
 
   Status AddFolder(const std::string& folder, int depth) {
-    if (depth > kMaxFolderDepth) return Unsupported(folder + ": folders nested more than " + std::to_string(kMaxFolderDepth) + " deep");
+    if (depth > kMaxFolderDepth)
+      return Unsupported(folder + ": folders nested more than " + std::to_string(kMaxFolderDepth) + " deep");
     DRAFTMILL_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, file_system_.List(folder));
     for (FileInfo& entry : entries) {
       if (entry.name.starts_with('.')) continue;

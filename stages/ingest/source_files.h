@@ -16,16 +16,16 @@ namespace draftmill {
 
 /// One entry of `ingest.sources`.
 struct SourceSpec {
-  std::string path;                          ///< a file, a folder, or a glob with * ? [ ]
+  std::string path;  ///< a file, a folder, or a glob with * ? [ ]
   RowForm form = RowForm::kAuto;
-  std::optional<std::int64_t> take_rows;     ///< the first so many good rows
-  std::optional<double> take_fraction;       ///< this share of the good rows, chosen by their content
+  std::optional<std::int64_t> take_rows;  ///< the first so many good rows
+  std::optional<double> take_fraction;    ///< this share of the good rows, chosen by their content
 };
 
 /// One file to be read.
 struct SourceFile {
   std::string path;
-  std::size_t spec = 0;                      ///< index of its entry in `ingest.sources`
+  std::size_t spec = 0;  ///< index of its entry in `ingest.sources`
   FileLayout layout = FileLayout::kLines;
   FileInfo info;
 };

@@ -11,6 +11,7 @@
 #include "pipeline/verify.h"
 #include "state/file_system.h"
 #include "state/run_lock.h"
+#include "state/schema.h"
 #include "state/state_reader.h"
 #include "state/store.h"
 #include "tools/command.h"
@@ -50,7 +51,7 @@ int Verify(const CheckOptions& options) {
   if (!work_folder.ok()) return ReportFailure(work_folder.status());
   // A run that goes on replaces files while they are looked at.
   std::optional<Result<RunLock>> lock;
-  if (RealFileSystem().Exists(*work_folder)) lock = RunLock::Acquire(*work_folder, RealClock());
+  if (RealFileSystem().Exists(StateDatabasePath(*work_folder))) lock.emplace(RunLock::Acquire(*work_folder, RealClock()));
   if (lock && !lock->ok()) return ReportFailure(lock->status());
   const auto report = Check(options, *work_folder);
   if (!report.ok()) return ReportFailure(report.status());

@@ -326,6 +326,10 @@ void Evaluator::WriteRun(std::string_view bytes, Provenance tag) {
     Fail("the template writes more than " + std::to_string(limits_.output_bytes >> 20) + " MiB");
     return;
   }
+  if (output_.size() >= limits_.output_runs) {
+    Fail("the template writes more than " + std::to_string(limits_.output_runs) + " pieces");
+    return;
+  }
   tag = tag.OwnedBy(owner_);
   if (generation_ > 0) tag = tag.WithGeneration();
   output_.push_back({bytes.data(), static_cast<std::uint32_t>(bytes.size()), tag});

@@ -22,9 +22,10 @@ namespace draftmill::jinja {
 
 /// What one rendering may use. The defaults let any real template on any real row pass and end the others within a second.
 struct Limits {
-  std::int64_t steps = 6'000'000;                       ///< nodes evaluated, plus bytes handled by built-ins / 64
+  std::int64_t steps = 5'000'000;                       ///< nodes evaluated, plus bytes handled by built-ins / 64
   std::size_t memory_bytes = std::size_t{96} << 20;     ///< of values
-  std::size_t output_bytes = std::size_t{64} << 20;
+  std::size_t output_bytes = std::size_t{48} << 20;
+  std::size_t output_runs = std::size_t{1} << 20;       ///< pieces of different origin that are written
   int depth = 1'200;                                    ///< statements, expressions and macro calls within each other
 };
 
@@ -159,6 +160,9 @@ class Evaluator {
   Value CallDictMethod(const Value& object, MethodId method, const Arguments& arguments);
   Value DictView(const Dict& dict, MethodId method);
   Value SplitText(const Value& object, MethodId method, const Arguments& arguments);
+  Value SplitBy(const FlatText& text, std::string_view separator, std::int64_t limit, bool from_end);
+  Value SplitBySpace(const FlatText& text, std::int64_t limit);
+  Value SplitBySpaceFromEnd(const FlatText& text, std::int64_t limit);
   Value SplitLines(const Value& object, const Arguments& arguments);
   Value StripText(const Value& object, MethodId method, const Arguments& arguments);
   Value StartsOrEnds(const Value& object, MethodId method, const Arguments& arguments);
@@ -166,6 +170,7 @@ class Evaluator {
   Value PartitionText(const Value& object, MethodId method, const Arguments& arguments);
   Value ReplaceText(const Value& object, const Value& from, const Value& to, std::int64_t count);
   Value ChangeCase(const Value& object, MethodId method);
+  Value ChangeAsciiCase(const FlatText& text, MethodId method);
   Value ClassifyText(const Value& object, MethodId method);
   Value EscapeHtml(const Value& text);
   Value JoinWith(const Value& separator, std::span<const Value> items);

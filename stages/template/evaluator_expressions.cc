@@ -292,11 +292,11 @@ Value Evaluator::EvalArithmetic(const Expr& expr) {
   const Value a = Eval(*expr.a);
   const Value b = Eval(*expr.b);
   if (failed()) return Value::None();
+  if (expr.kind == ExprKind::kModulo && a.is_text()) return Fail("formatting text with % is not supported");
   if (a.is_undefined()) return FailUndefined(a);
   if (b.is_undefined()) return FailUndefined(b);
   if (expr.kind == ExprKind::kAdd && !a.is_number()) return Add(a, b);
   if (expr.kind == ExprKind::kMultiply && !(a.is_number() && b.is_number())) return Multiply(a, b);
-  if (expr.kind == ExprKind::kModulo && a.is_text()) return Fail("formatting text with % is not supported");
   if (!a.is_number() || !b.is_number()) {
     return Fail(std::string("unsupported operand types for ") + OperatorName(expr.kind) + ": '" + TypeName(a) + "' and '" +
                 TypeName(b) + "'");
@@ -337,11 +337,18 @@ Value Evaluator::Multiply(const Value& a, const Value& b) {
   if (count > kMaximumTextBytes || !FitsText(size * count)) {
     return Fail("the template repeats a value " + std::to_string(factor.integer()) + " times");
   }
-  Charge(size * count);
+  Charge(size * count * 4);
   if (object.is_text()) {
     const FlatText text = Read(object);
     builder_.Clear();
-    for (std::size_t i = 0; i < count; ++i) builder_.Append(text);
+    if (!text.runs.empty()) {
+      for (std::size_t i = 0; i < count; ++i) builder_.Append(text);
+    } else {
+      std::string bytes;
+      bytes.reserve(size * count);
+      for (std::size_t i = 0; i < count; ++i) bytes += text.bytes;
+      builder_.Append(bytes, text.tag);
+    }
     return builder_.Finish(arena_);
   }
   const std::span<Value> items = object.list()->items;

@@ -273,7 +273,7 @@ Value Evaluator::AttributePath(const Value& item, const Value& path) {
 }
 
 Value Evaluator::FilterMap(const Value& input, const Arguments& arguments) {
-  const std::span<Value> items = Items(input);
+  const std::span<Value> items = Truth(input) ? Items(input) : std::span<Value>();  // as jinja2: None gives nothing
   const std::span<Value> mapped = arena_.MakeArray<Value>(items.size());
   if (arguments.positional.empty()) {
     static constexpr std::string_view kNames[] = {"attribute", "default"};
@@ -313,7 +313,7 @@ Value Evaluator::FilterSelect(FilterId filter, const Value& input, const Argumen
     given = given.subspan(1);
   }
   std::vector<Value> selected;
-  for (const Value& item : Items(input)) {
+  for (const Value& item : Truth(input) ? Items(input) : std::span<Value>()) {
     if (!Step()) return Value::None();
     const Value subject = path != nullptr ? AttributePath(item, *path) : item;
     if (failed()) return Value::None();

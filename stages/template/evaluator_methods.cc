@@ -205,67 +205,73 @@ Value Evaluator::SplitText(const Value& object, MethodId method, const Arguments
   const bool by_space = given[0] == nullptr || given[0]->is_none();
   if (!by_space && !given[0]->is_text()) return FailType("split takes a text, not", *given[0]);
   if (given[1] != nullptr && !given[1]->is_integral()) return FailType("split takes a number, not", *given[1]);
-  std::int64_t left = given[1] == nullptr || given[1]->integer() < 0 ? kNoLimit : given[1]->integer();
-  const FlatText text = Read(object);
-  const std::string_view separator = by_space ? std::string_view() : ReadBytes(*given[0]);
-  if (!by_space && separator.empty()) return Fail("empty separator");
+  const std::int64_t limit = given[1] == nullptr || given[1]->integer() < 0 ? kNoLimit : given[1]->integer();
   const bool from_end = method == MethodId::kRsplit;
+  const FlatText text = Read(object);
+  if (by_space) return from_end ? SplitBySpaceFromEnd(text, limit) : SplitBySpace(text, limit);
+  const std::string_view separator = ReadBytes(*given[0]);
+  if (separator.empty()) return Fail("empty separator");
+  return SplitBy(text, separator, limit, from_end);
+}
+
+Value Evaluator::SplitBy(const FlatText& text, std::string_view separator, std::int64_t limit, bool from_end) {
   std::vector<Value> parts;
   std::size_t begin = 0;
   std::size_t end = text.bytes.size();
-  const auto take = [&](std::size_t from, std::size_t to) { parts.push_back(SliceText(arena_, text, from, to)); };
-  if (by_space) {
-    begin = LeadingSpaceBytes(text.bytes);
-    end -= begin == end ? 0 : TrailingSpaceBytes(text.bytes);
-    if (from_end) begin = 0;  // white space before the first word stays with it when the splits run out
-    if (!from_end) end = text.bytes.size();
-  }
   while (Step()) {
     const std::string_view rest = text.bytes.substr(begin, end - begin);
-    if (by_space) {
-      if (rest.size() == (from_end ? TrailingSpaceBytes(rest) : LeadingSpaceBytes(rest))) break;
-      std::size_t word = 0;
-      if (left > 0) {
-        while (word < rest.size()) {
-          const std::size_t bytes = from_end ? rest.size() - word : word;
-          const std::size_t at = from_end ? CharacterBegin(rest, bytes) : bytes;
-          const DecodedCharacter character = DecodeAt(rest, at);
-          if (IsPythonSpace(character.code)) break;
-          word += character.bytes;
-        }
-      }
-      if (left == 0 || word == rest.size()) {
-        const std::size_t trailing = left == 0 ? (from_end ? TrailingSpaceBytes(rest) : 0) : 0;
-        take(begin, end - trailing);
-        break;
-      }
-      --left;
-      if (from_end) {
-        take(end - word, end);
-        end -= word;
-        end -= TrailingSpaceBytes(text.bytes.substr(begin, end - begin));
-      } else {
-        take(begin, begin + word);
-        begin += word;
-        begin += LeadingSpaceBytes(text.bytes.substr(begin, end - begin));
-      }
-      continue;
-    }
-    const std::size_t found = left == 0 ? std::string_view::npos : (from_end ? rest.rfind(separator) : rest.find(separator));
+    const std::size_t found = limit == 0 ? std::string_view::npos : (from_end ? rest.rfind(separator) : rest.find(separator));
     if (found == std::string_view::npos) {
-      take(begin, end);
+      parts.push_back(SliceText(arena_, text, begin, end));
       break;
     }
-    --left;
+    --limit;
     if (from_end) {
-      take(begin + found + separator.size(), end);
+      parts.push_back(SliceText(arena_, text, begin + found + separator.size(), end));
       end = begin + found;
     } else {
-      take(begin, begin + found);
+      parts.push_back(SliceText(arena_, text, begin, begin + found));
       begin += found + separator.size();
     }
   }
   if (from_end) std::reverse(parts.begin(), parts.end());
+  return MakeList(arena_, parts);
+}
+
+/// Words; when the splits run out the rest keeps the white space at its end.
+Value Evaluator::SplitBySpace(const FlatText& text, std::int64_t limit) {
+  std::vector<Value> parts;
+  std::size_t begin = LeadingSpaceBytes(text.bytes);
+  while (begin < text.bytes.size() && Step()) {
+    std::size_t end = begin;
+    while (end < text.bytes.size() && limit > 0) {
+      const DecodedCharacter character = DecodeAt(text.bytes, end);
+      if (IsPythonSpace(character.code)) break;
+      end += character.bytes;
+    }
+    if (limit-- == 0) end = text.bytes.size();
+    parts.push_back(SliceText(arena_, text, begin, end));
+    begin = end + LeadingSpaceBytes(text.bytes.substr(end));
+  }
+  return MakeList(arena_, parts);
+}
+
+/// The same from the end: the rest keeps the white space at its start.
+Value Evaluator::SplitBySpaceFromEnd(const FlatText& text, std::int64_t limit) {
+  std::vector<Value> parts;
+  std::size_t end = text.bytes.size() - TrailingSpaceBytes(text.bytes);
+  while (end > 0 && Step()) {
+    std::size_t begin = end;
+    while (begin > 0 && limit > 0) {
+      const std::size_t before = CharacterBegin(text.bytes, begin);
+      if (IsPythonSpace(DecodeAt(text.bytes, before).code)) break;
+      begin = before;
+    }
+    if (limit-- == 0) begin = 0;
+    parts.push_back(SliceText(arena_, text, begin, end));
+    end = begin - TrailingSpaceBytes(text.bytes.substr(0, begin));
+  }
+  std::reverse(parts.begin(), parts.end());
   return MakeList(arena_, parts);
 }
 
@@ -421,6 +427,8 @@ Value Evaluator::ReplaceText(const Value& object, const Value& from, const Value
 Value Evaluator::ChangeCase(const Value& object, MethodId method) {
   const FlatText text = Read(object);
   builder_.Clear();
+  if (IsAscii(text.bytes) && method != MethodId::kTitle) return ChangeAsciiCase(text, method);
+  Charge(text.bytes.size() * 32);
   std::string changed;
   bool starts_word = true;
   for (std::size_t at = 0; at < text.bytes.size();) {
@@ -436,6 +444,19 @@ Value Evaluator::ChangeCase(const Value& object, MethodId method) {
   }
   if (!FitsText(builder_.size())) return Value::None();
   return builder_.Finish(arena_);
+}
+
+Value Evaluator::ChangeAsciiCase(const FlatText& text, MethodId method) {
+  Charge(text.bytes.size() * 4);
+  char* changed = static_cast<char*>(arena_.Allocate(text.bytes.size()));
+  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
+    const char c = text.bytes[i];
+    const bool to_upper = method == MethodId::kUpper || (method == MethodId::kCapitalize && i == 0);
+    if (to_upper) changed[i] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    else changed[i] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  const std::string_view bytes(changed, text.bytes.size());
+  return text.runs.empty() ? TextOf(arena_, bytes, text.tag) : TextOf(arena_, bytes, text.runs);
 }
 
 Value Evaluator::ClassifyText(const Value& object, MethodId method) {

@@ -83,7 +83,7 @@ class ReprWriter {
       : arena_(arena), literal_(literal), out_(out), reason_(reason) {}
 
   bool Write(const Value& value) {
-    if (TooLong(out_)) return Fail("a printed value is longer than 64 MiB");
+    if (TooLong(out_)) return Fail("a printed value is longer than 32 MiB");
     switch (value.kind()) {
       case ValueKind::kUndefined: out_.Append("Undefined", literal_); return true;
       case ValueKind::kNone: out_.Append("None", literal_); return true;
@@ -146,7 +146,7 @@ class JsonWriter {
       : arena_(arena), options_(options), literal_(literal), out_(out), reason_(reason) {}
 
   bool Write(const Value& value) {
-    if (TooLong(out_)) return Fail("tojson's result is longer than 64 MiB");
+    if (TooLong(out_)) return Fail("tojson's result is longer than 32 MiB");
     switch (value.kind()) {
       case ValueKind::kNone: out_.Append("null", literal_); return true;
       case ValueKind::kBool: out_.Append(value.boolean() ? "true" : "false", literal_); return true;

@@ -209,6 +209,7 @@ Value TextBuilder::Finish(Arena& arena) {
   const char* data = arena.CopyBytes(bytes_);
   const Value value = NewFlat(arena, data, bytes_.size(), runs_);
   Clear();
+  if (bytes_.capacity() > kKeptBytes) bytes_.shrink_to_fit();
   return value;
 }
 

@@ -179,7 +179,7 @@ struct FlatText {
 };
 
 /// The largest text that the engine builds; every caller that makes longer ones checks first.
-inline constexpr std::size_t kMaximumTextBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaximumTextBytes = std::size_t{32} << 20;
 
 /// Brings a text into one piece (once; the result is kept) and shows it.
 FlatText Flatten(Arena& arena, const Value& text);
@@ -240,6 +240,8 @@ class TextBuilder {
       runs_.push_back({end, tag});
     }
   }
+
+  static constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 
   std::string bytes_;
   std::vector<TextRun> runs_;

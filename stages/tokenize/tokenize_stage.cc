@@ -294,7 +294,7 @@ Status TokenizeStage::ProcessConversation(const json::Value& row, LocalState& lo
   for (std::size_t variant = 0; variant < samples; ++variant) {
     const std::vector<std::int32_t> supervised = per_turn ? std::vector<std::int32_t>{turns[variant]} : turns;
     const std::size_t count = per_turn ? static_cast<std::size_t>(turns[variant]) + 1 : messages.size();
-    const Status status = MakeSample(count, supervised, renderer, local);
+    const Status status = MakeSample(count, per_turn ? count - 1 : 0, supervised, renderer, local);
     SampleView view;
     view.variant = static_cast<std::int32_t>(variant);
     view.turn = supervised.back();
@@ -337,11 +337,13 @@ Result<bool> TokenizeStage::DropsReasoning(const ConversationRenderer& renderer,
   return false;
 }
 
-Status TokenizeStage::MakeSample(std::size_t messages, const std::vector<std::int32_t>& turns,
+Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted, const std::vector<std::int32_t>& turns,
                                  const ConversationRenderer& renderer, LocalState& local) const {
   ConversationRenderer::Scratch& scratch = *local.current_;
   const std::vector<FieldSlot>& slots = scratch.slots();
   const bool by_blocks = renderer.chat_template().has_generation_blocks();
+  local.reason_ = "template";
+  DRAFTMILL_RETURN_IF_ERROR(renderer.Render(scratch, {messages, false}, local.rendered_));
   std::vector<SupervisedTurn> supervised;
   for (const std::int32_t turn : turns) {
     supervised.push_back({turn, {}});
@@ -352,10 +354,7 @@ Status TokenizeStage::MakeSample(std::size_t messages, const std::vector<std::in
         renderer.GenerationPrompt(scratch, static_cast<std::size_t>(turn))
             .WithContext("the messages before message " + std::to_string(turn) + " with add_generation_prompt"));
   }
-  local.reason_ = "template";
-  DRAFTMILL_RETURN_IF_ERROR(renderer.Render(scratch, {messages, false}, local.rendered_));
-  const bool is_per_turn = messages == static_cast<std::size_t>(turns.back()) + 1 && turns.size() == 1;
-  CountRendering(is_per_turn ? messages - 1 : 0, local, slots);
+  CountRendering(first_counted, local, slots);
   DRAFTMILL_RETURN_IF_ERROR(CheckReasoning(turns, local, slots));
   local.plain_ranges_.clear();
   if (options_.special_in_text == SpecialInText::kAsText) {

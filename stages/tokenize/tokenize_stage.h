@@ -122,8 +122,9 @@ class TokenizeStage {
   Status ProcessConversation(const json::Value& row, LocalState& local, const Sink& sink) const;
   Status ProcessPretokenized(const json::Value& row, LocalState& local, const Sink& sink) const;
   Status ProcessText(const json::Value& row, LocalState& local, const Sink& sink) const;
-  /// Renders, encodes and masks the first `messages` messages; a failure is that of the sample.
-  Status MakeSample(std::size_t messages, const std::vector<std::int32_t>& turns, const ConversationRenderer& renderer,
+  /// Renders, encodes and masks the first `messages` messages; a failure is that of the sample. Fields that were not
+  /// rendered are counted from message `first_counted` on.
+  Status MakeSample(std::size_t messages, std::size_t first_counted, const std::vector<std::int32_t>& turns, const ConversationRenderer& renderer,
                     LocalState& local) const;
   Status CheckSpecialTokens(LocalState& local, const std::vector<jinja::FieldSlot>& slots) const;
   Status CheckReasoning(const std::vector<std::int32_t>& turns, LocalState& local,

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Property test: small templates made at random from the grammar that the engine has, rendered by it and by jinja2.
+
+    .venv/bin/python tests/oracle/generated_templates.py --driver build-text/stages/tokenize/tokenize_lines --count 3000
+
+What the engine refuses as "not supported" is no difference; a different text, or a text where jinja2 refuses, is.
+Exits 0 where all agree, 1 with the first differences, 77 (skipped) where a package is missing.
+"""
+import argparse
+import random
+import sys
+import warnings
+
+SKIPPED = 77
+try:
+    import template_corpus as corpus
+    from driver import Driver
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(SKIPPED)
+
+ROW = {"messages": [
+    {"role": "user", "content": "  Héllo <b>\n world\t", "n": 3, "f": 1.5, "list": [1, 2, 3], "items": "x"},
+    {"role": "assistant", "content": "a,b,,c", "flag": True, "nothing": None, "d": {"B": 1, "a": [1, {"z": "é"}], "c": {}}},
+    {"role": "user", "content": "", "list": ["x", "Y", "x", ""]}], "tools": [{"name": "t"}]}
+VARIABLES = {"s": "ab cd", "i": 7, "neg": -3, "fl": 2.0, "yes": True, "no": False, "nil": None, "l": [3, 1, 2],
+             "d": {"k": "v", "n": 1, "x": [1]}, "u": "straße ΑΣ\u00a0"}
+TEXTS = ["'a'", "''", "'ab cd'", "' x '", "'é,b'", "\"it's\"", "'a\\nb'", "'Ab'"]
+NUMBERS = ["0", "1", "2", "-1", "3", "1.5", "10"]
+NAMES = list(VARIABLES) + ["messages", "missing", "m", "x", "tools"]
+METHODS = ["strip()", "upper()", "lower()", "title()", "capitalize()", "split()", "split(',')", "split(' ', 1)", "rsplit(' ', 1)",
+           "startswith('a')", "endswith(('b', 'd'))", "replace('a', 'bb')", "replace('', '-')", "lstrip('a ')", "rstrip()",
+           "find('b')", "count('a')", "items()", "keys()", "values()", "get('k')", "get('zz', 5)", "splitlines()", "isdigit()",
+           "isalpha()", "isspace()", "join(['p', 'q'])", "append(1)", "partition(' ')", "removeprefix('a')", "index('b')"]
+FILTERS = ["length", "upper", "lower", "trim", "tojson", "tojson(indent=2)", "tojson(sort_keys=true)", "string", "list", "first",
+           "last", "join(',')", "default('D')", "default('D', true)", "capitalize", "sort", "sort(reverse=true)", "unique|list",
+           "map('upper')|list", "map(attribute='role')|list", "selectattr('role', 'equalto', 'user')|list", "select|list",
+           "reject('none')|list", "int", "float", "abs", "dictsort", "items|list", "reverse|list", "indent(2)", "indent(1, true)",
+           "replace('a', 'Z')", "safe", "tojson(ensure_ascii=true)", "rejectattr('flag')|list", "map('length')|list",
+           "tojson(separators=(',', ':'))", "dictsort(by='value')", "sort(attribute='role')|length"]
+TESTS = ["defined", "undefined", "none", "string", "number", "mapping", "iterable", "sequence", "true", "false", "boolean",
+         "integer", "float", "odd", "even", "divisibleby 2", "eq 1", "in [1, 'a']", "lower", "upper", "ge 2"]
+BINARY = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or"]
+
+
+warnings.simplefilter("ignore")  # jinja2 compiles to Python, which warns of some subscripts
+
+
+class Maker:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def pick(self, options):
+        return self.random.choice(options)
+
+    def expr(self, depth=3):
+        kind = self.random.randrange(14 if depth > 0 else 3)
+        if kind == 0:
+            return self.pick(TEXTS)
+        if kind == 1:
+            return self.pick(NUMBERS)
+        if kind == 2:
+            return self.pick(NAMES)
+        if kind == 3:
+            return f"({self.expr(depth - 1)} {self.pick(BINARY)} {self.expr(depth - 1)})"
+        if kind == 4:
+            return f"({self.expr(depth - 1)})|{self.pick(FILTERS)}"
+        if kind == 5:
+            return f"({self.expr(depth - 1)}).{self.pick(METHODS)}"
+        if kind == 6:
+            return f"({self.expr(depth - 1)} is {self.pick(['', 'not '])}{self.pick(TESTS)})"
+        if kind == 7:
+            return f"({self.expr(depth - 1)} if {self.expr(depth - 1)}{' else ' + self.expr(depth - 1) if self.random.random() < 0.7 else ''})"
+        if kind == 8:
+            return "[" + ", ".join(self.expr(depth - 1) for _ in range(self.random.randrange(3))) + "]"
+        if kind == 9:
+            return "{" + ", ".join(f"{self.pick(TEXTS)}: {self.expr(depth - 1)}" for _ in range(self.random.randrange(3))) + "}"
+        if kind == 10:
+            bounds = [self.pick(["", "0", "1", "-1", "2", "-5", "i"]) for _ in range(2)] + [self.pick(["", "1", "-1", "2", "-2"])]
+            # jinja2 folds a slice of a constant by another rule than it evaluates one
+            return f"{self.pick(NAMES)}[{':'.join(bounds)}]"
+        if kind == 11:
+            return f"({self.expr(depth - 1)})[{self.pick(['0', '-1', '9', repr('role'), repr('k'), repr('items')])}]"
+        if kind == 12:
+            return f"({self.expr(depth - 1)}).{self.pick(['role', 'content', 'k', 'zz', 'items', 'list', 'd'])}"
+        return f"(not {self.expr(depth - 1)})"
+
+    def body(self, depth):
+        return "".join(self.statement(depth) for _ in range(self.random.randrange(1, 4)))
+
+    def tag(self, inside):
+        return "{%" + self.pick(["", "", "-", "+"]) + " " + inside + " " + self.pick(["", "", "-"]) + "%}" + self.pick(["", "\n", "  \n"])
+
+    def statement(self, depth=2):
+        kind = self.random.randrange(12 if depth > 0 else 3)
+        if kind == 0:
+            return self.pick(["text", " \n  ", "a\n", "  b ", "{# c #}\n", "\n\n"])
+        if kind in (1, 2):
+            return "{{" + self.pick(["", "-"]) + " " + self.expr() + " " + self.pick(["", "-"]) + "}}"
+        if kind == 3:
+            other = self.tag("else") + self.body(depth - 1) if self.random.random() < 0.5 else ""
+            return self.tag("if " + self.expr(2)) + self.body(depth - 1) + other + self.tag("endif")
+        if kind in (4, 5, 6):
+            target, items = self.pick([("m", "messages"), ("x", "l"), ("x", self.expr(1)), ("x, y", "d.items()"), ("m", "messages[::-1]"),
+                                       ("x", "range(3)"), ("m", "messages if m.role == 'user'"), ("x", "l if x > 1")])
+            inside = self.body(depth - 1)
+            if self.random.random() < 0.5:
+                inside += "{{ loop." + self.pick(["index", "index0", "first", "last", "length", "revindex", "previtem", "nextitem"]) + " }}"
+            if self.random.random() < 0.3:
+                inside += self.tag("if " + self.expr(1)) + self.tag(self.pick(["break", "continue"])) + self.tag("endif") + "t"
+            other = self.tag("else") + self.body(depth - 1) if self.random.random() < 0.3 else ""
+            return self.tag(f"for {target} in {items}") + inside + other + self.tag("endfor")
+        if kind == 7:
+            return self.tag(f"set {self.pick(['x', 'w'])} = {self.expr(2)}")
+        if kind == 8:
+            return self.tag(f"set {self.pick(['x', 'w'])}{self.pick(['', ' | upper'])}") + self.body(depth - 1) + self.tag("endset")
+        if kind == 9:
+            return (self.tag("set ns = namespace(v=1)") + self.tag("for q in l") + self.tag(f"set ns.v = {self.pick(['ns.v + q', 'q', self.expr(1)])}")
+                    + self.tag("endfor") + "{{ ns.v }}")
+        if kind == 10:
+            return (self.tag(f"macro f(a, b={self.expr(1)})") + self.body(depth - 1) + "{{ a }}{{ b }}" + self.tag("endmacro")
+                    + "{{ f(" + self.pick(["1", "1, 2", "b=3", "a=s, b=l", "", "1, 2, 3"]) + ") }}")
+        return self.tag("filter " + self.pick(["upper", "trim", "replace('a', 'b')|trim"])) + self.body(depth - 1) + self.tag("endfilter")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--driver", required=True)
+    parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reports", type=int, default=8)
+    arguments = parser.parse_args()
+    driver = Driver(arguments.driver)
+    equal = refused = unsupported = differ = 0
+    for number in range(arguments.count):
+        maker = Maker(arguments.seed * 1_000_003 + number)
+        source = "".join(maker.statement() for _ in range(maker.random.randrange(1, 5)))
+        theirs = corpus.render(source, ROW, VARIABLES)
+        ours = driver.ask({"config": {"template": source, "variables": VARIABLES, "now": corpus.NOW}})
+        if "error" not in ours:
+            ours = driver.ask({"render": ROW})
+        if "not supported" in ours.get("error", ""):
+            unsupported += 1
+        elif isinstance(theirs, Exception) and "error" in ours:
+            refused += 1
+        elif not isinstance(theirs, Exception) and ours.get("text") == theirs:
+            equal += 1
+        elif not isinstance(theirs, Exception) and " at 0x" in theirs:
+            unsupported += 1  # the address of a Python object: no text that a template means
+        else:
+            differ += 1
+            if differ <= arguments.reports:
+                print(f"#{number} {source!r}\n  ours   {ours}\n  jinja2 {theirs!r}")
+    status = driver.close()
+    print(f"{equal} equal, {refused} refused by both, {unsupported} beyond the engine, {differ} differ; driver ended with {status}")
+    return 0 if differ == 0 and status == 0 and equal > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -81,7 +81,7 @@ class Tokenizer {
   virtual const std::vector<AddedToken>& added_tokens() const = 0;
   /// One more than the largest id that Encode can return.
   virtual std::int32_t id_limit() const = 0;
-  /// XXH3-128 of the tokenizer file's bytes, hex.
+  /// XXH3-128 of the tokenizer file's bytes, hex; of a rank file with the names of its special tokens behind.
   virtual const std::string& fingerprint() const = 0;
 };
 

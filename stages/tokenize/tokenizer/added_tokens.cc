@@ -84,7 +84,8 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedTokenRule> rules) : nodes_
     rules_.push_back(std::move(rule));
   }
   if (std::count(first_bytes_.begin(), first_bytes_.end(), true) == 1) {
-    only_first_byte_ = static_cast<int>(std::find(first_bytes_.begin(), first_bytes_.end(), true) - first_bytes_.begin());
+    only_first_byte_ =
+        static_cast<int>(std::find(first_bytes_.begin(), first_bytes_.end(), true) - first_bytes_.begin());
   }
 }
 
@@ -148,6 +149,8 @@ void AddedTokenMatcher::Find(const AlignedText& aligned, std::span<const ByteRan
       if (overlap == Overlap::kPart) position = begin + 1;
       if (overlap != Overlap::kNone) continue;
     }
+    // White space that an rstrip swallowed is no longer searched.
+    if (begin < previous_end) continue;
     if (rule.single_word && (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) continue;
     if (rule.lstrip) begin = std::max(SpaceBegin(text.substr(0, begin)), previous_end);
     if (rule.rstrip) end += SpaceLength(text.substr(end));

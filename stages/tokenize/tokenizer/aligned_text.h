@@ -4,6 +4,7 @@
 // Values of one thread; views must not outlive what they look at. Original offsets are below 4 GiB.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,9 +15,9 @@ namespace draftmill {
 /// A view of a text with its origin.
 struct AlignedText {
   std::string_view text;
-  std::uint32_t origin = 0;              ///< where text[0] stands in the original, where `begins` is null
-  const std::uint32_t* begins = nullptr; ///< for each byte: where its source begins
-  const std::uint32_t* ends = nullptr;   ///< and ends
+  std::uint32_t origin = 0;               ///< where text[0] stands in the original, where `begins` is null
+  const std::uint32_t* begins = nullptr;  ///< for each byte: where its source begins
+  const std::uint32_t* ends = nullptr;    ///< and ends
 
   std::uint32_t OriginalBegin(std::size_t i) const {
     return begins != nullptr ? begins[i] : origin + static_cast<std::uint32_t>(i);
@@ -55,10 +56,22 @@ class AlignedBuffer {
 
   /// Appends source.text[begin, end) unchanged.
   void AppendSlice(const AlignedText& source, std::size_t begin, std::size_t end) {
-    text_.append(source.text.substr(begin, end - begin));
-    for (std::size_t i = begin; i < end; ++i) {
-      begins_.push_back(source.OriginalBegin(i));
-      ends_.push_back(source.OriginalEnd(i));
+    const std::size_t old_size = text_.size();
+    const std::size_t count = end - begin;
+    text_.append(source.text, begin, count);
+    begins_.resize(old_size + count);
+    ends_.resize(old_size + count);
+    std::uint32_t* const begins = begins_.data() + old_size;
+    std::uint32_t* const ends = ends_.data() + old_size;
+    if (source.begins != nullptr) {
+      std::copy_n(source.begins + begin, count, begins);
+      std::copy_n(source.ends + begin, count, ends);
+      return;
+    }
+    const std::uint32_t first = source.OriginalBegin(begin);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      begins[i] = first + i;
+      ends[i] = first + i + 1;
     }
   }
   /// Appends bytes that stand for [original_begin, original_end) of the original.

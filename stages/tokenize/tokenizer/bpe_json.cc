@@ -54,9 +54,12 @@ Status ReadVocabulary(const JsonNode& node, bool byte_level, BpeJson& bpe) {
       continue;
     }
     switch (bpe.parts.vocabulary.Add(content, token_id)) {
-      case TokenTable::AddResult::kAdded: break;
-      case TokenTable::AddResult::kContentTaken: return refuse("stands there twice");
-      case TokenTable::AddResult::kIdTaken: return refuse("has the id of another token");
+      case TokenTable::AddResult::kAdded:
+        break;
+      case TokenTable::AddResult::kContentTaken:
+        return refuse("stands there twice");
+      case TokenTable::AddResult::kIdTaken:
+        return refuse("has the id of another token");
     }
   }
   bpe.size = static_cast<std::int64_t>(bpe.parts.vocabulary.size() + bpe.names.size());
@@ -86,7 +89,8 @@ bool SplitMerge(simdjson::dom::element merge, std::string_view& left, std::strin
   }
   simdjson::dom::array pair;
   if (merge.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2) return false;
-  return pair.at(0).get_string().get(left) == simdjson::SUCCESS && pair.at(1).get_string().get(right) == simdjson::SUCCESS;
+  return pair.at(0).get_string().get(left) == simdjson::SUCCESS &&
+         pair.at(1).get_string().get(right) == simdjson::SUCCESS;
 }
 
 Status ReadMerges(const JsonNode& node, bool byte_level, BpeJson& bpe) {
@@ -103,7 +107,8 @@ Status ReadMerges(const JsonNode& node, bool byte_level, BpeJson& bpe) {
     const auto refuse = [&](const std::string& why) {
       return InvalidInput(node.path() + "[" + std::to_string(rank) + "]: " + why);
     };
-    if (!SplitMerge(merge, left, right)) return refuse("expected two tokens, as text \"a b\" or as a list of two texts");
+    if (!SplitMerge(merge, left, right))
+      return refuse("expected two tokens, as text \"a b\" or as a list of two texts");
     joined.assign(left).append(right);
     const std::int32_t left_id = lookup.Find(left);
     const std::int32_t right_id = lookup.Find(right);
@@ -139,9 +144,9 @@ Status CheckFallback(const JsonNode& model, bool byte_level, const BpeParts& par
 }  // namespace
 
 Result<BpeJson> ReadBpeJson(const JsonNode& model, bool byte_level) {
-  DRAFTMILL_RETURN_IF_ERROR(model.CheckKeys({"type", "dropout", "unk_token", "continuing_subword_prefix",
-                                             "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
-                                             "merges"}));
+  DRAFTMILL_RETURN_IF_ERROR(
+      model.CheckKeys({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                       "byte_fallback", "ignore_merges", "vocab", "merges"}));
   if (const std::optional<JsonNode> dropout = model.Find("dropout")) {
     double value = 0;
     if (dropout->element().get_double().get(value) != simdjson::SUCCESS || value != 0) {
@@ -163,7 +168,8 @@ Result<BpeJson> ReadBpeJson(const JsonNode& model, bool byte_level) {
   if (const std::optional<JsonNode> unknown = model.Find("unk_token")) {
     DRAFTMILL_ASSIGN_OR_RETURN(const std::string_view name, unknown->AsString());
     bpe.parts.unknown_id = NameLookup(bpe, byte_level).Find(name);
-    if (bpe.parts.unknown_id < 0) return unknown->Refuse("token \"" + std::string(name) + "\" is not in the vocabulary");
+    if (bpe.parts.unknown_id < 0)
+      return unknown->Refuse("token \"" + std::string(name) + "\" is not in the vocabulary");
   }
   return bpe;
 }

@@ -19,7 +19,8 @@ class BpeTokenizerScratch final : public Tokenizer::ScratchState {
  public:
   PieceCache cache;
   BpeScratch bpe;
-  std::vector<BpeToken> tokens;
+  std::vector<BpeToken> tokens;        // of a part
+  std::vector<BpeToken> piece_tokens;  // of a piece
   PreTokenizerScratch pre_tokenizer;
   std::vector<Piece> pieces;
   AlignedBuffer normalized[2];
@@ -85,7 +86,7 @@ class BpeTokenizer final : public Tokenizer {
     encoding.Clear();
     EncodingWriter writer(encoding);
     writer.Resize(text.size() / 4 + 16);
-    const Status status = EncodeParts(AlignedText{text}, plain_ranges, scratch, writer);
+    const Status status = EncodeCut(AlignedText{text}, plain_ranges, scratch, writer);
     if (status.ok()) {
       writer.Finish();
     } else {
@@ -137,8 +138,8 @@ class BpeTokenizer final : public Tokenizer {
   }
 
   /// Encodes the parts between the cuts, or the whole.
-  Status EncodeParts(const AlignedText& text, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
-                     EncodingWriter& writer) const {
+  Status EncodeCut(const AlignedText& text, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
+                   EncodingWriter& writer) const {
     if (!parts_.cuts || text.text.size() <= parts_.cuts->run_characters) {
       return EncodePart(text, plain_ranges, scratch, writer);
     }
@@ -151,9 +152,8 @@ class BpeTokenizer final : public Tokenizer {
   Status EncodePart(const AlignedText& text, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
                     EncodingWriter& writer) const {
     parts_.raw_matcher.Find(text, plain_ranges, scratch.raw_matches);
-    return ForEachGap(text, scratch.raw_matches, writer, [&](const AlignedText& gap) {
-      return EncodeRaw(gap, plain_ranges, scratch, writer);
-    });
+    return ForEachGap(text, scratch.raw_matches, writer,
+                      [&](const AlignedText& gap) { return EncodeRaw(gap, plain_ranges, scratch, writer); });
   }
 
   Status EncodeRaw(const AlignedText& raw, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
@@ -170,33 +170,78 @@ class BpeTokenizer final : public Tokenizer {
     return OkStatus();
   }
 
+  /// Encodes one piece: from the cache, or as a token of its own, or part by part.
   void EncodePiece(const AlignedText& text, Piece piece, BpeTokenizerScratch& scratch, EncodingWriter& writer) const {
     const std::string_view content = text.text.substr(piece.begin, piece.end - piece.begin);
-    if (content.size() <= PieceCache::kMaxBytes) {
-      std::array<std::uint64_t, 3> key;
-      PieceCache::Slot& slot = scratch.cache.SlotOf(content, text.text.data() + text.text.size(), key);
-      if (PieceCache::Holds(slot, content, key)) {
-        writer.Reserve(PieceCache::kMaxTokens);
-        std::uint32_t begin = piece.begin;
-        for (std::size_t i = 0; i < slot.count; ++i) {
-          const std::uint32_t end = piece.begin + slot.ends[i];
-          writer.Append(slot.ids[i], text.OriginalBegin(begin), text.OriginalEnd(end - 1));
-          begin = end;
-        }
-        return;
-      }
-      parts_.model->Encode(content, scratch.bpe, scratch.tokens);
-      PieceCache::Fill(slot, content, key, scratch.tokens);
-    } else {
-      parts_.model->Encode(content, scratch.bpe, scratch.tokens);
+    const char* const readable_end = text.text.data() + text.text.size();
+    if (content.size() > PieceCache::kMaxBytes) {
+      EncodeParts(content, readable_end, scratch);
+      WriteTokens(text, piece.begin, scratch.piece_tokens, writer);
+      return;
     }
-    writer.Reserve(scratch.tokens.size());
-    std::uint32_t begin = piece.begin;
-    for (const BpeToken& token : scratch.tokens) {
-      const std::uint32_t end = piece.begin + token.end;
+    const PieceCache::Key key = PieceCache::MakeKey(content, readable_end, PieceCache::Kind::kWhole);
+    PieceCache::Slot& slot = scratch.cache.SlotOf(key);
+    if (PieceCache::Holds(slot, key)) {
+      writer.Reserve(PieceCache::kMaxTokens);
+      std::uint32_t begin = piece.begin;
+      for (std::size_t i = 0; i < slot.count; ++i) {
+        const std::uint32_t end = piece.begin + slot.ends[i];
+        writer.Append(slot.ids[i], text.OriginalBegin(begin), text.OriginalEnd(end - 1));
+        begin = end;
+      }
+      return;
+    }
+    EncodeParts(content, readable_end, scratch);
+    PieceCache::Fill(slot, key, scratch.piece_tokens);
+    WriteTokens(text, piece.begin, scratch.piece_tokens, writer);
+  }
+
+  static void WriteTokens(const AlignedText& text, std::uint32_t origin, const std::vector<BpeToken>& tokens,
+                          EncodingWriter& writer) {
+    writer.Reserve(tokens.size());
+    std::uint32_t begin = origin;
+    for (const BpeToken& token : tokens) {
+      const std::uint32_t end = origin + token.end;
       writer.Append(token.id, text.OriginalBegin(begin), text.OriginalEnd(end - 1));
       begin = end;
     }
+  }
+
+  /// Replaces scratch.piece_tokens by the tokens of `piece`.
+  void EncodeParts(std::string_view piece, const char* readable_end, BpeTokenizerScratch& scratch) const {
+    std::vector<BpeToken>& tokens = scratch.piece_tokens;
+    tokens.clear();
+    BpeToken whole;
+    if (parts_.model->FindWhole(piece, whole)) {
+      tokens.push_back(whole);
+      return;
+    }
+    std::size_t begin = 0;
+    while (begin < piece.size()) {
+      const std::size_t end = parts_.model->PartEnd(piece, begin);
+      AppendPart(piece.substr(begin, end - begin), static_cast<std::uint32_t>(begin), readable_end, scratch);
+      begin = end;
+    }
+  }
+
+  /// Appends the tokens of a part of a piece, which starts at `origin` of it.
+  void AppendPart(std::string_view part, std::uint32_t origin, const char* readable_end,
+                  BpeTokenizerScratch& scratch) const {
+    if (part.size() <= PieceCache::kMaxBytes) {
+      const PieceCache::Key key = PieceCache::MakeKey(part, readable_end, PieceCache::Kind::kPart);
+      PieceCache::Slot& slot = scratch.cache.SlotOf(key);
+      if (PieceCache::Holds(slot, key)) {
+        for (std::size_t i = 0; i < slot.count; ++i) {
+          scratch.piece_tokens.push_back({slot.ids[i], origin + slot.ends[i]});
+        }
+        return;
+      }
+      parts_.model->Encode(part, scratch.bpe, scratch.tokens);
+      PieceCache::Fill(slot, key, scratch.tokens);
+    } else {
+      parts_.model->Encode(part, scratch.bpe, scratch.tokens);
+    }
+    for (const BpeToken& token : scratch.tokens) scratch.piece_tokens.push_back({token.id, origin + token.end});
   }
 
   BpeTokenizerParts parts_;

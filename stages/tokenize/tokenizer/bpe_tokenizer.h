@@ -1,5 +1,5 @@
-// The Tokenizer made of the parts that tokenizer.json and rank files describe: added tokens, normalizers, pre-tokenizer,
-// BPE. Internal to this folder: loaders build it, everyone else uses stages/tokenize/tokenizer.h.
+// The Tokenizer made of the parts that tokenizer.json and rank files describe: added tokens, normalizers,
+// pre-tokenizer, BPE. Internal to this folder: loaders build it, everyone else uses stages/tokenize/tokenizer.h.
 //
 // const and safe from any thread; a Scratch belongs to one.
 #pragma once

@@ -2,9 +2,9 @@
 //
 //   encode_lines TOKENIZER_FILE_OR_FOLDER
 //
-// A request is the length of a text in bytes (u32, little-endian) and the text. The answer is the number of tokens (u32)
-// and for each its id, begin and end (three i32), or 0xFFFFFFFF, the length of a message (u32) and the message. A request
-// with bit 31 of its length set is followed by a u32 count and so many pairs of u32: the plain ranges.
+// A request is the length of a text in bytes (u32, little-endian) and the text. The answer is the number of tokens
+// (u32) and for each its id, begin and end (three i32), or 0xFFFFFFFF, the length of a message (u32) and the message. A
+// request with bit 31 of its length set is followed by a u32 count and so many pairs of u32: the plain ranges.
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: encode_lines TOKENIZER_FILE_OR_FOLDER < frames > frames\n");
     return 2;
   }
-  struct stat info {};
+  struct stat info{};
   const bool is_folder = stat(argv[1], &info) == 0 && S_ISDIR(info.st_mode);
   Result<std::unique_ptr<const Tokenizer>> tokenizer =
       is_folder ? Tokenizer::LoadFolder(argv[1]) : Tokenizer::LoadFile(argv[1]);
@@ -82,7 +82,6 @@ int main(int argc, char** argv) {
   Encoding encoding;
   while (ReadRequest(text, plain_ranges)) {
     WriteAnswer((*tokenizer)->Encode(text, plain_ranges, *scratch, encoding), encoding);
-    std::fflush(stdout);
   }
   return 0;
 }

@@ -1,7 +1,8 @@
-// Reading a tokenizer file's JSON: an element of simdjson's tree that knows its path, so that every refusal can say where.
+// Reading a tokenizer file's JSON: an element of simdjson's tree that knows its path, so that every refusal can say
+// where.
 //
-// simdjson is used directly because a tokenizer file has hundreds of thousands of strings, which need not become values of
-// our own. A node must not outlive the parser that owns the tree. Belongs to one thread.
+// simdjson is used directly because a tokenizer file has hundreds of thousands of strings, which need not become values
+// of our own. A node must not outlive the parser that owns the tree. Belongs to one thread.
 #pragma once
 
 #include <simdjson.h>
@@ -47,7 +48,8 @@ class JsonNode {
   Result<bool> AsBool() const;
   Result<std::int64_t> AsInteger() const;
 
-  /// The member as a value of that type; `missing` where there is none or null, or a failure where `missing` is nothing.
+  /// The member as a value of that type; `missing` where there is none or null, or a failure where `missing` is
+  /// nothing.
   Result<bool> Bool(std::string_view key, std::optional<bool> missing = std::nullopt) const;
   Result<std::string> String(std::string_view key, std::optional<std::string> missing = std::nullopt) const;
 

@@ -35,6 +35,15 @@ class MergeTable {
     slots_[slot] = {key, merge};
   }
 
+  /// Calls visit(left, right, merge) for every pair, in no order.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.key == kEmpty) continue;
+      visit(static_cast<std::int32_t>(slot.key >> 32U), static_cast<std::int32_t>(slot.key & 0xFFFFFFFFU), slot.merge);
+    }
+  }
+
   Merge Find(std::int32_t left, std::int32_t right) const {
     const std::uint64_t key = KeyOf(left, right);
     for (std::size_t slot = SlotOf(key);; slot = (slot + 1) & (slots_.size() - 1)) {

@@ -13,8 +13,8 @@
 namespace draftmill {
 namespace {
 
-/// Per code point: may normalization to this form change it, move it, or join it with what stands before it? Text without
-/// such characters is in the form already. Only what the oracle's Unicode version knows counts.
+/// Per code point: may normalization to this form change it, move it, or join it with what stands before it? Text
+/// without such characters is in the form already. Only what the oracle's Unicode version knows counts.
 class NormalFormTable {
  public:
   explicit NormalFormTable(NormalForm form) : options_(OptionsOf(form)) {
@@ -85,7 +85,8 @@ class NormalFormTable {
     std::vector<std::int32_t> characters;
     AppendDecomposed(c, characters);
     if (characters.size() == 1 && characters[0] == static_cast<std::int32_t>(c)) return false;
-    const auto count = utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()), options_);
+    const auto count =
+        utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()), options_);
     return count != 1 || characters[0] != static_cast<std::int32_t>(c);
   }
 
@@ -111,7 +112,8 @@ class NormalFormTable {
         continue;
       }
       const auto end = std::find_if(at, characters.end(), [&](std::int32_t c) { return class_of(c) == 0; });
-      std::stable_sort(at, end, [&](std::int32_t a, std::int32_t b) { return class_of(a) < class_of(b); });
+      const auto before = [&](std::int32_t a, std::int32_t b) { return class_of(a) < class_of(b); };
+      if (!std::is_sorted(at, end, before)) std::stable_sort(at, end, before);
       at = end;
     }
   }
@@ -216,6 +218,34 @@ class ReplaceNormalizer final : public Normalizer {
   std::string content_;
 };
 
+class RegexReplaceNormalizer final : public Normalizer {
+ public:
+  RegexReplaceNormalizer(Regex pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+
+  Result<bool> Apply(const AlignedText& in, AlignedBuffer& out) const override {
+    out.Clear();
+    bool changed = false;
+    std::size_t done = 0;
+    const auto replace = [&](std::uint32_t begin, std::uint32_t end) {
+      out.AppendSlice(in, done, begin);
+      // Content put where nothing was stands for the character behind it, or for the last one.
+      const std::size_t source = begin < end ? begin : begin < in.text.size() ? begin : begin - 1;
+      out.AppendMade(content_, in.OriginalBegin(source), in.OriginalEnd(begin < end ? end - 1 : source));
+      done = end;
+      changed = true;
+    };
+    if (in.text.empty()) return false;
+    DRAFTMILL_RETURN_IF_ERROR(pattern_.FindAll(in.text, replace));
+    if (changed) out.AppendSlice(in, done, in.text.size());
+    return changed;
+  }
+
+ private:
+  Regex pattern_;
+  std::string content_;
+};
+
 class LowercaseNormalizer final : public Normalizer {
  public:
   Result<bool> Apply(const AlignedText& in, AlignedBuffer& out) const override {
@@ -253,7 +283,8 @@ class StripNormalizer final : public Normalizer {
     std::size_t begin = 0;
     std::size_t end = in.text.size();
     unsigned length = 0;
-    while (left_ && begin < end && (unicode.Classes(DecodeUtf8(in.text, begin, length)) & kClassSpace) != 0) begin += length;
+    while (left_ && begin < end && (unicode.Classes(DecodeUtf8(in.text, begin, length)) & kClassSpace) != 0)
+      begin += length;
     while (right_ && end > begin) {
       const std::size_t previous = PreviousCharacter(in.text, end);
       if ((unicode.Classes(DecodeUtf8(in.text, previous, length)) & kClassSpace) == 0) break;
@@ -281,6 +312,9 @@ std::unique_ptr<const Normalizer> MakePrependNormalizer(std::string prefix) {
 }
 std::unique_ptr<const Normalizer> MakeReplaceNormalizer(std::string pattern, std::string content) {
   return std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content));
+}
+std::unique_ptr<const Normalizer> MakeReplaceNormalizer(Regex pattern, std::string content) {
+  return std::make_unique<RegexReplaceNormalizer>(std::move(pattern), std::move(content));
 }
 std::unique_ptr<const Normalizer> MakeStripNormalizer(bool left, bool right) {
   return std::make_unique<StripNormalizer>(left, right);

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "stages/tokenize/tokenizer/aligned_text.h"
+#include "stages/tokenize/tokenizer/regex.h"
 
 namespace draftmill {
 
@@ -30,6 +31,8 @@ std::unique_ptr<const Normalizer> MakeLowercaseNormalizer();
 std::unique_ptr<const Normalizer> MakePrependNormalizer(std::string prefix);
 /// Replaces each occurrence of a literal text.
 std::unique_ptr<const Normalizer> MakeReplaceNormalizer(std::string pattern, std::string content);
+/// Replaces each match of a regular expression.
+std::unique_ptr<const Normalizer> MakeReplaceNormalizer(Regex pattern, std::string content);
 /// Removes white space at either end.
 std::unique_ptr<const Normalizer> MakeStripNormalizer(bool left, bool right);
 

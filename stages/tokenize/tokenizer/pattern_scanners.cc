@@ -7,8 +7,7 @@
 
 namespace draftmill {
 
-const std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 const std::string_view kKimiPattern =
     R"([\p{Han}]+)"
@@ -90,7 +89,8 @@ class TextScanner {
   /// Up to `most` characters \p{N} from `position`.
   std::uint32_t NumberRun(std::uint32_t position, int most) const {
     std::uint32_t next = 0;
-    for (int i = 0; i < most && position < end_ && (ClassesAt(position, next) & kClassNumber) != 0; ++i) position = next;
+    for (int i = 0; i < most && position < end_ && (ClassesAt(position, next) & kClassNumber) != 0; ++i)
+      position = next;
     return position;
   }
 
@@ -360,6 +360,12 @@ const KnownPattern kKnownPatterns[] = {
 };
 
 }  // namespace
+
+std::vector<std::string_view> KnownScannerPatterns() {
+  std::vector<std::string_view> patterns;
+  for (const KnownPattern& known : kKnownPatterns) patterns.push_back(known.pattern);
+  return patterns;
+}
 
 PatternScanner FindPatternScanner(std::string_view pattern) {
   for (const KnownPattern& known : kKnownPatterns) {

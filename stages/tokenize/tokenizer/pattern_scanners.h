@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "stages/tokenize/tokenizer/piece_splitter.h"
 
@@ -21,6 +22,9 @@ struct PatternScanner {
   std::unique_ptr<const PieceSplitter> splitter;  ///< cuts as Split with behaviour Isolated; null where none is known
   bool covers_everything = false;                 ///< every character belongs to a match
 };
+
+/// All patterns that have a scanner.
+std::vector<std::string_view> KnownScannerPatterns();
 
 /// The scanner for exactly this pattern, if there is one.
 PatternScanner FindPatternScanner(std::string_view pattern);

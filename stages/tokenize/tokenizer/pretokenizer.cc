@@ -72,7 +72,8 @@ bool IsSpace(std::uint32_t c) { return (UnicodeProperties::Get().Classes(c) & kC
 /// Splits at single characters of a kind.
 class CharacterSplitter final : public PieceSplitter {
  public:
-  CharacterSplitter(bool (*is_match)(std::uint32_t), SplitBehavior behavior) : is_match_(is_match), behavior_(behavior) {}
+  CharacterSplitter(bool (*is_match)(std::uint32_t), SplitBehavior behavior)
+      : is_match_(is_match), behavior_(behavior) {}
 
   Status Split(std::string_view text, Piece within, std::vector<Piece>& pieces) const override {
     std::vector<SplitPart> parts;
@@ -145,8 +146,8 @@ std::unique_ptr<const PieceSplitter> MakeLiteralSplitter(std::string literal, Sp
   return std::make_unique<LiteralSplitter>(std::move(literal), behavior, invert);
 }
 std::unique_ptr<const PieceSplitter> MakeDigitsSplitter(bool individual_digits) {
-  return std::make_unique<CharacterSplitter>(
-      IsNumeric, individual_digits ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+  return std::make_unique<CharacterSplitter>(IsNumeric,
+                                             individual_digits ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
 }
 std::unique_ptr<const PieceSplitter> MakePunctuationSplitter(SplitBehavior behavior) {
   return std::make_unique<CharacterSplitter>(IsPunctuation, behavior);
@@ -195,20 +196,28 @@ void PreTokenizer::Rewrite(const Step& step, AlignedText& text, AlignedBuffer& b
       open = here;
     };
     const std::size_t width = step.replacement.size();
-    for (std::size_t at = 0; at < content.size();) {
-      const bool space = width != 0 && content[at] == ' ';
-      const bool replaced = width != 0 && content.substr(at, width) == step.replacement;
-      if (step.cut_at_replacement && (space || replaced) && buffer.size() > open) cut();
-      const std::size_t source = piece.begin + at;
-      if (space) {
-        buffer.AppendMade(step.replacement, text.OriginalBegin(source), text.OriginalEnd(source));
+    std::size_t copied = 0;
+    const auto copy_until = [&](std::size_t at) {
+      if (copied < at) buffer.AppendSlice(text, piece.begin + copied, piece.begin + at);
+      copied = at;
+    };
+    for (std::size_t at = 0; width != 0 && at < content.size();) {
+      const bool space = content[at] == ' ';
+      const bool replaced = step.cut_at_replacement && content[at] == step.replacement[0] &&
+                            content.substr(at, width) == step.replacement;
+      if (!space && !replaced) {
         ++at;
         continue;
       }
-      const std::size_t length = replaced ? width : Utf8SequenceLength(static_cast<std::uint8_t>(content[at]));
-      buffer.AppendSlice(text, source, source + length);
-      at += length;
+      copy_until(at);
+      if (step.cut_at_replacement && buffer.size() > open) cut();
+      if (space) {
+        buffer.AppendMade(step.replacement, text.OriginalBegin(piece.begin + at), text.OriginalEnd(piece.begin + at));
+        copied = at + 1;
+      }
+      at += space ? 1 : width;
     }
+    copy_until(content.size());
     cut();
   }
   text = buffer.View();

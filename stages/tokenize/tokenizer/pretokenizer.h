@@ -1,4 +1,5 @@
-// Pre-tokenizers of tokenizer.json: a list of steps that cut a text into pieces, and some that rewrite it while they do.
+// Pre-tokenizers of tokenizer.json: a list of steps that cut a text into pieces, and some that rewrite it while they
+// do.
 //
 // A PreTokenizer is const and safe from any thread; PreTokenizerScratch belongs to one.
 #pragma once

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "stages/tokenize/tokenizer/pattern_scanners.h"
+#include "stages/tokenize/tokenizer/regex.h"
+#include "stages/tokenize/tokenizer/regex_splitter.h"
 
 namespace draftmill {
 namespace {
@@ -23,7 +25,8 @@ Result<Pattern> ReadPattern(const JsonNode& owner) {
   DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"String", "Regex"}));
   Pattern pattern;
   pattern.is_regex = node.Find("Regex").has_value();
-  if (pattern.is_regex == node.Find("String").has_value()) return node.Refuse("expected one of \"String\" and \"Regex\"");
+  if (pattern.is_regex == node.Find("String").has_value())
+    return node.Refuse("expected one of \"String\" and \"Regex\"");
   DRAFTMILL_ASSIGN_OR_RETURN(pattern.text, node.String(pattern.is_regex ? "Regex" : "String"));
   if (pattern.text.empty()) return node.RefuseUnsupported("an empty pattern");
   return pattern;
@@ -37,7 +40,10 @@ Status ReadReplace(const JsonNode& node, std::vector<std::unique_ptr<const Norma
     normalizers.push_back(MakeReplaceNormalizer(std::move(pattern.text), std::move(content)));
     return OkStatus();
   }
-  return node.RefuseUnsupported("a regular expression in Replace");
+  Result<Regex> regex = Regex::Compile(pattern.text);
+  if (!regex.ok()) return regex.status().WithContext(node.path() + ".pattern.Regex");
+  normalizers.push_back(MakeReplaceNormalizer(std::move(regex).value(), std::move(content)));
+  return OkStatus();
 }
 
 Status ReadNormalizer(const JsonNode& node, int depth, std::vector<std::unique_ptr<const Normalizer>>& normalizers) {
@@ -107,7 +113,10 @@ Status ReadSplit(const JsonNode& node, PreTokenizer& pre_tokenizer) {
     pre_tokenizer.AddSplitter(std::move(scanner.splitter));
     return OkStatus();
   }
-  return node.RefuseUnsupported("the pattern " + pattern.text);
+  Result<Regex> regex = Regex::Compile(pattern.text);
+  if (!regex.ok()) return regex.status().WithContext(node.path() + ".pattern.Regex");
+  pre_tokenizer.AddSplitter(MakeRegexSplitter(std::move(regex).value(), behavior, invert));
+  return OkStatus();
 }
 
 Status ReadMetaspace(const JsonNode& node, PreTokenizer& pre_tokenizer) {

@@ -18,7 +18,8 @@ struct SmallTokenizerJson {
   std::string pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
   std::string model_options;  ///< members of `model`, each with a comma behind
   /// Pairs of byte strings; ids are 256, 257, ... in order.
-  std::vector<std::pair<std::string, std::string>> merges = {{"t", "h"}, {"th", "e"}, {" ", "the"}, {"1", "2"}, {"\n", "\n"}};
+  std::vector<std::pair<std::string, std::string>> merges = {
+      {"t", "h"}, {"th", "e"}, {" ", "the"}, {"1", "2"}, {"\n", "\n"}};
   std::string merges_text;  ///< instead of `merges`, where it is not empty
 
   std::string Text() const {

@@ -20,16 +20,14 @@ constexpr std::int32_t kReservedTokens = 256;
 constexpr std::size_t kKimiRanks = 163'584;
 constexpr std::size_t kMaxTokenBytes = 4096;
 
-/// Names of Kimi-K2's reserved ids, from the tokenizer_config.json published with it; for a rank file that stands alone.
+/// Names of Kimi-K2's reserved ids, from the tokenizer_config.json published with it; for a rank file that stands
+/// alone.
 const std::pair<std::int32_t, std::string_view> kKimiNames[] = {
-    {163584, "[BOS]"},
-    {163585, "[EOS]"},
     {163586, "<|im_end|>"},
     {163587, "<|im_user|>"},
     {163588, "<|im_assistant|>"},
     {163590, "<|start_header_id|>"},
     {163591, "<|end_header_id|>"},
-    {163593, "[EOT]"},
     {163594, "<|im_system|>"},
     {163595, "<|tool_calls_section_begin|>"},
     {163596, "<|tool_calls_section_end|>"},
@@ -37,8 +35,6 @@ const std::pair<std::int32_t, std::string_view> kKimiNames[] = {
     {163598, "<|tool_call_argument_begin|>"},
     {163599, "<|tool_call_end|>"},
     {163601, "<|im_middle|>"},
-    {163838, "[UNK]"},
-    {163839, "[PAD]"},
 };
 
 std::array<std::int8_t, 256> MakeBase64Values() {
@@ -97,9 +93,12 @@ Status ReadRanks(std::string_view ranks, TokenTable& vocabulary) {
       return refuse("the rank is no number between 0 and 16776959");
     }
     switch (vocabulary.Add(bytes, rank)) {
-      case TokenTable::AddResult::kAdded: break;
-      case TokenTable::AddResult::kContentTaken: return refuse("the token stands there twice");
-      case TokenTable::AddResult::kIdTaken: return refuse("the rank stands there twice");
+      case TokenTable::AddResult::kAdded:
+        break;
+      case TokenTable::AddResult::kContentTaken:
+        return refuse("the token stands there twice");
+      case TokenTable::AddResult::kIdTaken:
+        return refuse("the rank stands there twice");
     }
   }
   if (vocabulary.size() != static_cast<std::size_t>(vocabulary.id_limit())) {
@@ -133,7 +132,8 @@ MergeTable MakeMerges(const TokenTable& vocabulary) {
   }
   MergeTable merges;
   merges.Reserve(pairs.size());
-  for (const Pair& pair : pairs) merges.Set(pair.left, pair.right, {static_cast<std::uint32_t>(pair.whole), pair.whole});
+  for (const Pair& pair : pairs)
+    merges.Set(pair.left, pair.right, {static_cast<std::uint32_t>(pair.whole), pair.whole});
   return merges;
 }
 
@@ -182,9 +182,10 @@ Result<std::unique_ptr<const Tokenizer>> ParseTiktokenModel(std::string_view ran
   }
   const std::int32_t base = bpe.vocabulary.id_limit();
   if (!config.is_kimi && bpe.vocabulary.size() != kKimiRanks) {
-    return Unsupported("a rank file with " + std::to_string(base) +
-                       " ranks and no tokenizer_config.json beside it that names the class TikTokenTokenizer: its split "
-                       "pattern is not in the file, and only that of Kimi-K2 (163584 ranks) is known");
+    return Unsupported(
+        "a rank file with " + std::to_string(base) +
+        " ranks and no tokenizer_config.json beside it that names the class TikTokenTokenizer: its split "
+        "pattern is not in the file, and only that of Kimi-K2 (163584 ranks) is known");
   }
   if (!config_text) {
     for (const auto& [id, name] : kKimiNames) config.names.emplace(id, name);

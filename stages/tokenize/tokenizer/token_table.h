@@ -1,7 +1,7 @@
 // The tokens of a vocabulary by content and by id.
 //
-// Filled once while a tokenizer is loaded, then const and safe from any thread. Contents are bytes, not characters: in a
-// byte-level vocabulary they are the bytes of the text that a token stands for.
+// Filled once while a tokenizer is loaded, then const and safe from any thread. Contents are bytes, not characters: in
+// a byte-level vocabulary they are the bytes of the text that a token stands for.
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,8 @@ namespace {
 /// Far above any real file, whose deepest value is a merge or a nested pre-tokenizer.
 constexpr std::size_t kMaxDepth = 64;
 
-/// Hands out ids as `tokenizers` does: the vocabulary's where it has the content, else the next free number. A file that
-/// says otherwise is refused, because its model's own code would not use the file's number.
+/// Hands out ids as `tokenizers` does: the vocabulary's where it has the content, else the next free number. A file
+/// that says otherwise is refused, because its model's own code would not use the file's number.
 class AddedIds {
  public:
   AddedIds(const BpeJson& bpe, bool byte_level) : bpe_(bpe), byte_level_(byte_level) {}
@@ -103,7 +103,8 @@ Result<AddedTokensJson> ReadAddedTokens(const JsonNode& root, const BpeJson& bpe
   for (const JsonNode& item : items) {
     bool normalized = false;
     DRAFTMILL_ASSIGN_OR_RETURN(AddedTokenRule rule, ReadAddedToken(item, ids, normalized));
-    if (!seen.insert(rule.id).second) return item.Refuse("the token " + std::to_string(rule.id) + " stands there twice");
+    if (!seen.insert(rule.id).second)
+      return item.Refuse("the token " + std::to_string(rule.id) + " stands there twice");
     result.tokens.push_back({rule.id, rule.content, rule.special});
     rules.emplace_back(std::move(rule), normalized);
   }

@@ -4,8 +4,9 @@
 //   const UnicodeProperties& unicode = UnicodeProperties::Get();
 //   if (unicode.Classes(code_point) & kClassLetter) ...
 //
-// The tables are those of the oracles (Unicode 16.0; unicode_tables.inc says how they are made), not of the libraries of
-// the system, whose Unicode is older. Built at the first use (under a millisecond), then const: safe from any thread.
+// The tables are those of the oracles (Unicode 16.0; unicode_tables.inc says how they are made), not of the libraries
+// of the system, whose Unicode is older. Built at the first use (under a millisecond), then const: safe from any
+// thread.
 #pragma once
 
 #include <array>
@@ -20,8 +21,36 @@ inline constexpr std::uint32_t kCodePointLimit = 0x110000;
 
 /// General categories, in the order of the generated table.
 enum class GeneralCategory : std::uint8_t {
-  kLu, kLl, kLt, kLm, kLo, kMn, kMc, kMe, kNd, kNl, kNo, kPc, kPd, kPs, kPe,
-  kPi, kPf, kPo, kSm, kSc, kSk, kSo, kZs, kZl, kZp, kCc, kCf, kCo, kCn, kCs,
+  kLu,
+  kLl,
+  kLt,
+  kLm,
+  kLo,
+  kMn,
+  kMc,
+  kMe,
+  kNd,
+  kNl,
+  kNo,
+  kPc,
+  kPd,
+  kPs,
+  kPe,
+  kPi,
+  kPf,
+  kPo,
+  kSm,
+  kSc,
+  kSk,
+  kSo,
+  kZs,
+  kZl,
+  kZp,
+  kCc,
+  kCf,
+  kCo,
+  kCn,
+  kCs,
 };
 inline constexpr int kGeneralCategories = 30;
 

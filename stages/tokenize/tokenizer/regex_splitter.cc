@@ -1,0 +1,42 @@
+#include "stages/tokenize/tokenizer/regex_splitter.h"
+
+#include <utility>
+#include <vector>
+
+namespace draftmill {
+namespace {
+
+class RegexSplitter final : public PieceSplitter {
+ public:
+  RegexSplitter(Regex pattern, SplitBehavior behavior, bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
+
+  Status Split(std::string_view text, Piece within, std::vector<Piece>& pieces) const override {
+    std::vector<SplitPart> parts;
+    std::uint32_t done = within.begin;
+    const std::string_view stretch = text.substr(within.begin, within.end - within.begin);
+    DRAFTMILL_RETURN_IF_ERROR(pattern_.FindAll(stretch, [&](std::uint32_t begin, std::uint32_t end) {
+      begin += within.begin;
+      end += within.begin;
+      if (done < begin) parts.push_back({{done, begin}, invert_});
+      parts.push_back({{begin, end}, !invert_});
+      done = end;
+    }));
+    if (done < within.end) parts.push_back({{done, within.end}, invert_});
+    ApplySplitBehavior(parts, behavior_, pieces);
+    return OkStatus();
+  }
+
+ private:
+  Regex pattern_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
+
+}  // namespace
+
+std::unique_ptr<const PieceSplitter> MakeRegexSplitter(Regex pattern, SplitBehavior behavior, bool invert) {
+  return std::make_unique<RegexSplitter>(std::move(pattern), behavior, invert);
+}
+
+}  // namespace draftmill

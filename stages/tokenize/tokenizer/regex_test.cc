@@ -1,0 +1,105 @@
+#include "stages/tokenize/tokenizer/regex.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "base/utf8.h"
+#include "stages/tokenize/tokenizer/regex_translator.h"
+#include "stages/tokenize/tokenizer/unicode_properties.h"
+
+namespace draftmill {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> MatchesOf(std::string_view pattern, std::string_view text) {
+  const Result<Regex> regex = Regex::Compile(pattern);
+  EXPECT_TRUE(regex.ok()) << pattern << ": " << regex.status().ToString();
+  std::vector<std::string> found;
+  if (!regex.ok()) return found;
+  const Status status = regex->FindAll(
+      text, [&](std::uint32_t begin, std::uint32_t end) { found.emplace_back(text.substr(begin, end - begin)); });
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return found;
+}
+
+// Each expectation is what Oniguruma in `tokenizers` 0.23.3 finds.
+TEST(Regex, MeansWhatOnigurumaMeans) {
+  EXPECT_THAT(MatchesOf("[a-c&&[^b]]+", "abcab"), ElementsAre("a", "ca"));
+  EXPECT_THAT(MatchesOf("a{1,2}+", "aaaaa"), ElementsAre("aaaaa"));
+  EXPECT_THAT(MatchesOf("xa{2}?", "xaax"), ElementsAre("xaa", "x"));
+  EXPECT_THAT(MatchesOf("a{,2}b", "aaab"), ElementsAre("aab"));
+  EXPECT_THAT(MatchesOf("^.", "ab\ncd\n"), ElementsAre("a", "c"));
+  EXPECT_THAT(MatchesOf(".$", "ab\ncd"), ElementsAre("b", "d"));
+  EXPECT_THAT(MatchesOf("(?i:'s)", "'s'S'\u017f"), ElementsAre("'s", "'S", "'\u017f"));
+  EXPECT_THAT(MatchesOf("x*", "axb"), ElementsAre("", "x", ""));
+  EXPECT_THAT(MatchesOf("\\s", "a\u180e\u00a0b"), ElementsAre("\u00a0"));
+  EXPECT_THAT(MatchesOf("[^\\S\\n]+", " \n\t "), ElementsAre(" ", "\t "));
+  EXPECT_THAT(MatchesOf("\\bab\\b", "ab cab ab"), ElementsAre("ab", "ab"));
+  EXPECT_THAT(MatchesOf("\\v", "\n\x0b"), ElementsAre("\x0b"));
+}
+
+TEST(Regex, ClassesAreThoseOfOurTables) {
+  std::string text;
+  for (std::uint32_t c = 0; c < kCodePointLimit; ++c) {
+    if (c < 0xD800 || c > 0xDFFF) AppendUtf8(c, text);
+  }
+  const UnicodeProperties& unicode = UnicodeProperties::Get();
+  const auto count = [&](const char* pattern, auto contains) {
+    std::vector<bool> members(kCodePointLimit, false);
+    const Result<Regex> regex = Regex::Compile(pattern);
+    ASSERT_TRUE(regex.ok()) << regex.status().ToString();
+    ASSERT_TRUE(regex
+                    ->FindAll(text,
+                              [&](std::uint32_t begin, std::uint32_t) {
+                                unsigned length = 0;
+                                members[DecodeUtf8(text, begin, length)] = true;
+                              })
+                    .ok());
+    int wrong = 0;
+    for (std::uint32_t c = 0; c < kCodePointLimit; ++c) {
+      if (c < 0xD800 || c > 0xDFFF) wrong += members[c] != contains(c) ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0) << pattern;
+  };
+  count("\\p{L}", [&](std::uint32_t c) { return (unicode.Classes(c) & kClassLetter) != 0; });
+  count("[^\\s\\p{L}\\p{N}]",
+        [&](std::uint32_t c) { return (unicode.Classes(c) & (kClassSpace | kClassLetter | kClassNumber)) == 0; });
+  count("\\p{Han}", [&](std::uint32_t c) { return unicode.IsHan(c); });
+  count("\\w", [&](std::uint32_t c) { return unicode.IsWord(c); });
+  count("\\P{Lu}", [&](std::uint32_t c) { return unicode.Category(c) != GeneralCategory::kLu; });
+}
+
+TEST(Regex, RefusesByNameAndPlace) {
+  for (const char* const pattern :
+       {"(a)\\1", "\\h",     "\\R",     "\\X",         "(?<n>a)",    "(?i)a", "[[:alpha:]]", "a**",
+        "*a",     "(a",      "a)",      "[a",          "[]",         "[z-a]", "\\p{Nope}",   "\\x{110000}",
+        "\\xff",  "a{1001}", "(?i:ss)", "(?i:\u00e9)", "(?i:[a-z])", "\\K",   "\\Ga",        "\\"}) {
+    const Status status = Regex::Compile(pattern).status();
+    EXPECT_FALSE(status.ok()) << pattern;
+    EXPECT_THAT(status.message(), testing::AnyOf(HasSubstr("at byte"), HasSubstr("not a valid pattern"))) << pattern;
+  }
+  EXPECT_THAT(TranslateRegex(std::string(100, '(')).status().message(), HasSubstr("nested"));
+}
+
+TEST(Regex, BacktrackingEndsInARefusalWithinASecond) {
+  const Result<Regex> regex = Regex::Compile("(a+)+$|(a|aa)+b|(a|a)*c");
+  ASSERT_TRUE(regex.ok());
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = regex->FindAll(std::string(5000, 'a') + "!", [](std::uint32_t, std::uint32_t) {});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(status.message(), HasSubstr("backtracking"));
+}
+
+TEST(Regex, LongMatchesAreNoBacktracking) {
+  EXPECT_EQ(MatchesOf("\\p{L}+", std::string(1 << 20, 'a')).size(), 1U);
+  EXPECT_EQ(MatchesOf("(?:a|b)+?c|\\s+", std::string(1 << 20, ' ')).size(), 1U);
+}
+
+}  // namespace
+}  // namespace draftmill

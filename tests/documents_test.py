@@ -31,7 +31,9 @@ def test_named_commands_exist(document):
     help_text = subprocess.run([BINARY, "--help"], check=True, capture_output=True, text=True).stdout
     known = set(re.findall(r"^  ([a-z]+)\b", help_text, flags=re.MULTILINE))
     text = document.read_text(encoding="utf-8")
-    for name in re.findall(r"(?:`|^|build/)draftmill ([a-z]+)\b", text, flags=re.MULTILINE):
+    blocks = re.findall(r"^```(?:sh|bash|text)?\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    code = "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", text)])
+    for name in re.findall(r"^(?:build/)?draftmill ([a-z]+)\b", code, flags=re.MULTILINE):
         assert name in known, f"{document.name} names the command {name}"
 
 

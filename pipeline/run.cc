@@ -179,12 +179,14 @@ Status PipelineRun::SettleChanges() {
     DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state.Chunks());
   }
   const std::vector<StageChange> changes = FindChanges(stages_, fingerprints_);
+  std::vector<std::string> source_paths;
+  for (const SourceFile& source : inputs_.source_files) source_paths.push_back(source.path);
   if (!changes.empty() && !request_.accept_changes) {
-    return Conflict("what this run depends on has changed since it was begun:\n" + Describe(changes) +
+    return Conflict("what this run depends on has changed since it was begun:\n" + Describe(changes, source_paths) +
                     "Nothing was touched. Put it back as it was, or run again with --accept-changes, or name another work "
                     "folder with --work DIR");
   }
-  if (!changes.empty()) progress_.Line("accepted changes:\n" + Describe(changes));
+  if (!changes.empty()) progress_.Line("accepted changes:\n" + Describe(changes, source_paths));
   // Before anything that the manifest lists is marked as work.
   if (!changes.empty() || request_.rerun_stage) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(AcceptChanges(changes, fingerprints_, chunks_, *state_));
@@ -194,15 +196,17 @@ Status PipelineRun::SettleChanges() {
 }
 
 Status PipelineRun::Begin() {
-  DRAFTMILL_ASSIGN_OR_RETURN(const RunRecord run,
-                             state_->BeginRun({.program_version = request_.program_version,
-                                               .parameters = config_.CanonicalJson()}));
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<RunRecord> last, state.LastRun());
+  RunRecord begun;
+  if (last) begun.name = last->name;
+  begun.program_version = request_.program_version;
+  begun.parameters = config_.CanonicalJson();
+  DRAFTMILL_ASSIGN_OR_RETURN(const RunRecord run, state_->BeginRun(std::move(begun)));
   DRAFTMILL_ASSIGN_OR_RETURN(stages_, state.Stages());
   DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state.Chunks());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ProgressRecord> rows, state.Progress());
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<RunRecord> runs, state.Runs());
-  if (runs.size() <= 1) {
+  if (!last) {
     monitor_->Say(EventLevel::kInfo, fmt::format("run {} in {}", run.name, work_));
   } else {
     monitor_->Say(EventLevel::kInfo, ResumeLine(run.name, chunks_, state_->after_unclean_end()));

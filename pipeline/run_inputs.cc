@@ -125,7 +125,7 @@ std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const 
   Fingerprint& ingest = made["ingest"];
   AddParameters(config, IngestSpec(), ingest);
   for (std::size_t i = 0; i < inputs.source_hashes.size(); ++i) {
-    ingest.Add("source " + std::to_string(i) + " content", ToHex(inputs.source_hashes[i]));
+    ingest.Add(SourcePartName(i), ToHex(inputs.source_hashes[i]));
   }
 
   Fingerprint& tokenize = made["tokenize"];
@@ -147,6 +147,8 @@ std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const 
   write.Add("extract.block_tokens", std::to_string(inputs.plan.block_tokens));
   return made;
 }
+
+std::string SourcePartName(std::size_t source) { return "source " + std::to_string(source) + " content"; }
 
 std::string StatesFingerprint(const std::map<std::string, Fingerprint>& fingerprints) {
   return fingerprints.at("extract").hash();

@@ -64,6 +64,9 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
 /// compared chunk by chunk, by content: a changed source redoes only the chunks that come out otherwise.
 std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const RunInputs& inputs);
 
+/// The name of the fingerprint part that stands for the content of the i-th source file: "source 0 content".
+std::string SourcePartName(std::size_t source);
+
 /// What shards carry as their fingerprint: hidden states depend on the model and on what extract declares.
 std::string StatesFingerprint(const std::map<std::string, Fingerprint>& fingerprints);
 

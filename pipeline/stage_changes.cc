@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "pipeline/run_inputs.h"
 #include "stages/stage_spec.h"
 
 namespace draftmill {
@@ -26,6 +27,14 @@ int VersionOf(std::string_view stage) {
   return 0;
 }
 
+/// " (chat.jsonl)" for a part that stands for the content of a source file.
+std::string SourceNote(const FingerprintChange& part, const std::vector<std::string>& source_paths) {
+  for (std::size_t i = 0; i < source_paths.size(); ++i) {
+    if (part.name == SourcePartName(i)) return fmt::format(" ({})", source_paths[i]);
+  }
+  return "";
+}
+
 void RedoUnpublished(const std::vector<ChunkRecord>& chunks, StateWriter& state) {
   for (const ChunkRecord& chunk : chunks) {
     if (!chunk.plan_hash.empty() && chunk.published_shards == 0) state.DropExtraction(chunk.chunk);
@@ -48,10 +57,12 @@ std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,
   return changes;
 }
 
-std::string Describe(const std::vector<StageChange>& changes) {
+std::string Describe(const std::vector<StageChange>& changes, const std::vector<std::string>& source_paths) {
   std::string text;
   for (const StageChange& change : changes) {
-    for (const FingerprintChange& part : change.parts) text += fmt::format("  {}: {}\n", change.stage, ToString(part));
+    for (const FingerprintChange& part : change.parts) {
+      text += fmt::format("  {}: {}{}\n", change.stage, ToString(part), SourceNote(part, source_paths));
+    }
     text += fmt::format("    would mean: {}\n", change.consequence);
   }
   return text;

@@ -23,8 +23,9 @@ struct StageChange {
 std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,
                                      const std::map<std::string, Fingerprint>& current);
 
-/// "extract.numerics: "hf" -> "fused"" for each part, with the consequence, for people.
-std::string Describe(const std::vector<StageChange>& changes);
+/// "extract.numerics: "hf" -> "fused"" for each part, with the consequence, for people. `source_paths` names the files
+/// that the parts "source N content" are about: a path is no part of a fingerprint.
+std::string Describe(const std::vector<StageChange>& changes, const std::vector<std::string>& source_paths);
 
 /// Marks in the database what the changes make stale, and stores the current fingerprints of all stages. What need not be
 /// done again stays.

@@ -28,6 +28,10 @@ target_compile_options(draftmill_flags INTERFACE
 target_compile_options(draftmill_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>)
 target_compile_definitions(draftmill_flags INTERFACE FMT_HEADER_ONLY=1 SPDLOG_FMT_EXTERNAL=1)
+if(DRAFTMILL_BUILD_FUZZERS)
+  # Coverage of the code under test, not of the fuzz targets alone, is what guides libFuzzer.
+  target_compile_options(draftmill_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(DRAFTMILL_SANITIZE)
   target_compile_options(draftmill_flags INTERFACE -fsanitize=${DRAFTMILL_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)

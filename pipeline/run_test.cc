@@ -188,6 +188,20 @@ TEST_F(RunTest, RerunOfTheVocabularyTouchesNothingElse) {
   }
 }
 
+TEST_F(RunTest, ALostDatabaseIsMadeAgainAndGoodShardsAreKept) {
+  ASSERT_EQ(Run().exit_status, 0);
+  const auto before = Published();
+  std::map<std::string, fs::file_time_type> shard_times;
+  for (const auto& [name, content] : before) {
+    if (name.starts_with("shards/")) shard_times[name] = fs::last_write_time(work() / name);
+  }
+  fs::remove(work() / "state.db");
+  const RunReport report = Run();
+  ASSERT_EQ(report.exit_status, 0) << report.summary;
+  EXPECT_EQ(Published(), before);
+  for (const auto& [name, time] : shard_times) EXPECT_EQ(fs::last_write_time(work() / name), time) << name;
+}
+
 TEST_F(RunTest, BadRowsAreQuarantinedAndTooManyFail) {
   std::string rows = ReadFile(folder_ / "rows.jsonl");
   Write(folder_ / "rows.jsonl", rows + "{broken\n{\"messages\": []}\n");

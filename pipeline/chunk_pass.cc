@@ -78,8 +78,11 @@ Status ChunkPass::Run(const ChunkFlowLimits& limits, ChunkFlowPeaks* peaks) {
 Status ChunkPass::Tokenize(ChunkWork& work) {
   const ChunkRecord& record = RecordOf(work);
   // Which turn a sample ends with stands beside the plan; without one the chunk is tokenized again, to the same bytes.
-  if (record.tokenized && !record.plan_hash.empty()) return ReadTokenized(work, record);
-  return TokenizeRows(work, record);
+  const bool is_read_back = record.tokenized && !record.plan_hash.empty();
+  const Status status = is_read_back ? ReadTokenized(work, record) : TokenizeRows(work, record);
+  if (status.code() != StatusCode::kCorrupt && status.code() != StatusCode::kNotFound) return status;
+  return Corrupt(status.message() + ". Nothing published was lost: `draftmill verify --repair " + context_.work_folder +
+                 "` marks what is damaged, and the next run makes it again");
 }
 
 Status ChunkPass::TokenizeRows(ChunkWork& work, const ChunkRecord& record) {

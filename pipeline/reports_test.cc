@@ -92,12 +92,19 @@ TEST_F(ReportsTest, AHeldLockMeansThatItRuns) {
 }
 
 TEST_F(ReportsTest, AnEndedRunGivesItsExitStatus) {
+  FinishRun(1);
+  const auto status = ReadRunStatus(RealFileSystem(), work(), RealClock());
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ(status->exit_status, 1);
+  EXPECT_EQ(status->facts.Find("run")->Find("report")->Find("tokens")->as_integer(), 12);
+  EXPECT_THAT(StatusAsText(*status), HasSubstr("ended with status 1"));
+}
+
+TEST_F(ReportsTest, ARunThatEndedWellButLeftWorkIsUnfinished) {
   FinishRun(3);
   const auto status = ReadRunStatus(RealFileSystem(), work(), RealClock());
   ASSERT_TRUE(status.ok());
-  EXPECT_EQ(status->exit_status, 3);
-  EXPECT_EQ(status->facts.Find("run")->Find("report")->Find("tokens")->as_integer(), 12);
-  EXPECT_THAT(StatusAsText(*status), HasSubstr("ended with status 3"));
+  EXPECT_EQ(status->exit_status, 75);
 }
 
 TEST(StatusTest, AFolderWithoutARunIsNamed) {

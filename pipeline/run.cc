@@ -58,6 +58,7 @@ class PipelineRun {
   Status CheckNumerics();
   Status CheckWeights();
   Status MakeVocab();
+  Status CheckThatSamplesExist();
   Status FinishStages();
   Status PublishManifest();
   RunReport Report(const Status& status, bool was_started);
@@ -65,6 +66,8 @@ class PipelineRun {
 
   Result<std::vector<ChunkRecord>> ReadChunks();
   bool IsComplete(const ChunkRecord& chunk) const;
+  /// Whether all states are asked to be computed again: they lie only in shards, so writing again means that too.
+  bool RerunsStates() const { return request_.rerun_stage == "extract" || request_.rerun_stage == "write"; }
   bool Reaches(std::string_view stage) const;
   std::function<bool()> ShouldStop() const {
     return [] { return StopSignal::Requested(); };
@@ -126,6 +129,7 @@ Status PipelineRun::Prepare() {
   std::vector<std::string> names;
   for (const StageSpec* spec : AllStages()) names.push_back(spec->name);
   DRAFTMILL_RETURN_IF_ERROR(state_->Wait(state_->DeclareStages(names)));
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatFilesStand(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(SettleChanges());
   return Begin();
 }
@@ -135,6 +139,9 @@ Status PipelineRun::CheckRequest() const {
     return Unsupported(
         "this draftmill was built without torch, so it cannot run `extract`. Nothing was started. `draftmill run TARGET "
         "--until vocab_map` makes corpus/ and vocab/; for the states use a build with torch (cmake --preset release)");
+  }
+  if (Reaches("extract") && config_.section("extract").Text("device") == "cuda") {
+    return Unsupported("extract.device is cuda, and this draftmill has no engine for GPUs. Nothing was started: set it to cpu or auto");
   }
   return OkStatus();
 }
@@ -179,18 +186,17 @@ Status PipelineRun::SettleChanges() {
     DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state.Chunks());
   }
   const std::vector<StageChange> changes = FindChanges(stages_, fingerprints_);
-  std::vector<std::string> source_paths;
-  for (const SourceFile& source : inputs_.source_files) source_paths.push_back(source.path);
   if (!changes.empty() && !request_.accept_changes) {
-    return Conflict("what this run depends on has changed since it was begun:\n" + Describe(changes, source_paths) +
+    return Conflict("what this run depends on has changed since it was begun:\n" + Describe(changes, inputs_.source_names) +
                     "Nothing was touched. Put it back as it was, or run again with --accept-changes, or name another work "
                     "folder with --work DIR");
   }
-  if (!changes.empty()) progress_.Line("accepted changes:\n" + Describe(changes, source_paths));
+  if (!changes.empty()) progress_.Line("accepted changes:\n" + Describe(changes, inputs_.source_names));
   // Before anything that the manifest lists is marked as work.
-  if (!changes.empty() || request_.rerun_stage) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
+  if (!changes.empty() || (request_.rerun_stage && !RerunsStates())) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(AcceptChanges(changes, fingerprints_, chunks_, *state_));
-  if (request_.rerun_stage) MarkForRerun(*request_.rerun_stage, *state_);
+  // States are marked only when the model has been loaded and found to be the right one.
+  if (request_.rerun_stage && !RerunsStates()) MarkForRerun(*request_.rerun_stage, *state_);
   StoreSizes(*state_, inputs_.plan);
   return state_->Flush();
 }
@@ -200,6 +206,10 @@ Status PipelineRun::Begin() {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<RunRecord> last, state.LastRun());
   RunRecord begun;
   if (last) begun.name = last->name;
+  const LockOwner owner = ThisProcess(clock_);
+  begun.host = owner.host;
+  begun.boot_id = owner.boot_id;
+  begun.pid = owner.pid;
   begun.program_version = request_.program_version;
   begun.parameters = config_.CanonicalJson();
   DRAFTMILL_ASSIGN_OR_RETURN(const RunRecord run, state_->BeginRun(std::move(begun)));
@@ -254,12 +264,13 @@ Status PipelineRun::Work() {
   DRAFTMILL_RETURN_IF_ERROR(WriteRunFiles(files_, config_, inputs_, fingerprints_));
   if (Reaches("vocab_map")) DRAFTMILL_RETURN_IF_ERROR(RecoverVocab(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(IngestWhereNeeded());
+  DRAFTMILL_RETURN_IF_ERROR(RemoveOrphans(files_, work_, static_cast<std::int64_t>(chunks_.size())));
   if (!Reaches("tokenize")) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(PassChunks());
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatSamplesExist());
   if (vocab_wanted_) DRAFTMILL_RETURN_IF_ERROR(MakeVocab());
   DRAFTMILL_RETURN_IF_ERROR(FinishStages());
-  if (request_.until_stage) return OkStatus();
-  return PublishManifest();
+  return Reaches("write") ? PublishManifest() : OkStatus();
 }
 
 Status PipelineRun::IngestWhereNeeded() {
@@ -288,14 +299,14 @@ Status PipelineRun::PassChunks() {
   BadRowJudge judge = MakeBadRowJudge(sources_, chunks_, inputs_.max_bad_fraction);
   DRAFTMILL_RETURN_IF_ERROR(judge.JudgeChunkEnd());
   std::vector<ChunkRecord> wanted = WantedChunks();
-  if (wanted.empty()) return judge.JudgeEnd();
+  if (wanted.empty() && !RerunsStates()) return judge.JudgeEnd();
   did_work_ = true;
-  DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
+  if (!RerunsStates()) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
   if (vocab_wanted_) {
     monitor_->Begin({.stage = "vocab_map", .unit = "samples"});
     vocab_counter_.emplace(inputs_.model.vocab_rows, static_cast<std::int32_t>(sources_.size()));
   }
-  if (StatesAreWanted(wanted)) {
+  if (RerunsStates() || StatesAreWanted(wanted)) {
     DRAFTMILL_RETURN_IF_ERROR(OpenExtractor());
     DRAFTMILL_ASSIGN_OR_RETURN(chunks_, ReadChunks());
     wanted = WantedChunks();
@@ -343,6 +354,11 @@ Status PipelineRun::OpenExtractor() {
   DRAFTMILL_ASSIGN_OR_RETURN(extractor_, Extractor::Create(inputs_.extract));
   DRAFTMILL_RETURN_IF_ERROR(CheckNumerics());
   DRAFTMILL_RETURN_IF_ERROR(CheckWeights());
+  if (RerunsStates()) {
+    DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
+    MarkForRerun("extract", *state_);
+    DRAFTMILL_RETURN_IF_ERROR(state_->Flush());
+  }
   convention_ = {.layers = inputs_.model.layers,
                  .num_layers = inputs_.model.num_layers,
                  .hidden_size = inputs_.model.hidden_size,
@@ -398,6 +414,8 @@ Status PipelineRun::CheckWeights() {
 Status PipelineRun::MakeVocab() {
   did_work_ = true;
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, ReadChunks());
+  DRAFTMILL_ASSIGN_OR_RETURN(const bool is_current, VocabIsCurrent(work_, files_, chunks));
+  if (is_current) return OkStatus();  // tokenized again, to the same bytes
   VocabStepInput input{.counter = &*vocab_counter_,
                        .tokenize = inputs_.tokenize.get(),
                        .size = inputs_.vocab_size,
@@ -409,14 +427,16 @@ Status PipelineRun::MakeVocab() {
   return OkStatus();
 }
 
-Status PipelineRun::FinishStages() {
+Status PipelineRun::CheckThatSamplesExist() {
   DRAFTMILL_ASSIGN_OR_RETURN(chunks_, ReadChunks());
   std::int64_t samples = 0;
   for (const ChunkRecord& chunk : chunks_) samples += chunk.samples;
-  if (samples == 0) {
-    return InvalidInput("no row gave a sample. `draftmill quarantine TARGET list` shows each with its reason; mend the "
-                        "sources and run again");
-  }
+  if (samples > 0) return OkStatus();
+  return InvalidInput("no row gave a sample. `draftmill quarantine TARGET list` shows each with its reason; mend the "
+                      "sources and run again");
+}
+
+Status PipelineRun::FinishStages() {
   state_->SetStageState("tokenize", StageState::kDone);
   monitor_->SetActivity("tokenize", StageActivity::kDone);
   if (Reaches("write")) {

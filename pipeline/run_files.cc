@@ -1,8 +1,14 @@
 #include "pipeline/run_files.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "formats/corpus_chunk.h"
+#include "pipeline/run_spec.h"
 #include "pipeline/stored_facts.h"
 #include "pipeline/vocab_step.h"
 #include "state/state_reader.h"
@@ -70,7 +76,81 @@ json::Value ManifestFacts(const Config& config, const RunInputs& inputs,
                       {"fingerprints", std::move(hashes)}};
 }
 
+/// The effective configuration with every path relative to the pipeline file, so that the file does not depend on the
+/// folder from which the run was started.
+json::Value PortableValues(const Config& config) {
+  json::Value values = config.EffectiveValues();
+  const auto make_portable = [&](json::Value* path) {
+    if (path != nullptr && path->is_string()) *path = PortablePath(config, path->as_string());
+  };
+  for (const SectionSpec& section : AllSections()) {
+    json::Value* holder = section.name.empty() ? &values : values.Find(section.name);
+    if (holder == nullptr) continue;
+    for (const ParameterSpec& parameter : section.parameters) {
+      json::Value* value = holder->Find(parameter.name);
+      if (value == nullptr) continue;
+      const bool is_word = value->is_string() && std::find(parameter.words.begin(), parameter.words.end(), value->as_string()) !=
+                                                     parameter.words.end();
+      if (parameter.type == ParameterType::kPath && !is_word) make_portable(value);
+      if (parameter.type != ParameterType::kSources) continue;
+      for (json::Value& source : value->as_array()) make_portable(source.Find("path"));
+    }
+  }
+  return values;
+}
+
+/// Notes a file that is not there in its recorded size.
+void CheckSize(FileSystem& files, const std::string& work_folder, const std::string& path, std::int64_t bytes,
+               std::vector<std::string>& missing) {
+  const Result<FileInfo> info = files.Stat(JoinPath(work_folder, path));
+  if (!info.ok() || info->size_bytes != bytes) missing.push_back(path);
+}
+
+/// The chunk that a name of our own form is about, or -1: "chunk-000012.safetensors", "000012".
+std::int64_t ChunkOfName(std::string_view name) {
+  constexpr std::string_view kPrefix = "chunk-";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  std::int64_t chunk = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), chunk);
+  const bool is_ours = error == std::errc() && end - name.data() >= 6 && (end == name.data() + name.size() || *end == '.');
+  return is_ours ? chunk : -1;
+}
+
 }  // namespace
+
+Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder) {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
+  std::vector<std::string> missing;
+  for (const ChunkRecord& chunk : chunks) {
+    const auto number = static_cast<std::int32_t>(chunk.chunk);
+    if (chunk.tokenized) CheckSize(files, work_folder, CorpusChunkPath(number), chunk.corpus_bytes, missing);
+    if (chunk.published_shards == 0) continue;
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, state.Shards(chunk.chunk));
+    for (const ShardRecord& shard : shards) {
+      if (shard.state == ShardState::kPublished) CheckSize(files, work_folder, shard.file, shard.bytes, missing);
+    }
+  }
+  if (missing.empty()) return OkStatus();
+  return Corrupt(fmt::format("{} files that state.db knows are missing or have another size, the first is {}. Nothing was "
+                             "touched. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
+                             missing.size(), JoinPath(work_folder, missing.front()), work_folder));
+}
+
+Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks) {
+  for (const char* part : {"corpus", "shards"}) {
+    const std::string folder = JoinPath(work_folder, part);
+    if (!files.Exists(folder)) continue;
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, files.List(folder));
+    for (const FileInfo& entry : entries) {
+      if (ChunkOfName(entry.name) < chunks) continue;
+      const std::string path = JoinPath(folder, entry.name);
+      DRAFTMILL_RETURN_IF_ERROR(entry.is_folder ? files.RemoveTree(path) : files.Remove(path));
+    }
+    DRAFTMILL_RETURN_IF_ERROR(files.SyncFolder(folder));
+  }
+  return OkStatus();
+}
 
 Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& inputs,
                      const std::map<std::string, Fingerprint>& fingerprints) {
@@ -79,7 +159,7 @@ Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& i
       {"version", kRunFileVersion},
       {std::string(kConfigFolderKey), config.ConfigFolderFromWork()},
       {"epochs", json::Array{json::Object{{"epoch", 0}, {"source_files", static_cast<std::int64_t>(inputs.source_files.size())}}}},
-      {"parameters", config.EffectiveValues()},
+      {"parameters", PortableValues(config)},
       {"plan", PlanAsJson(inputs.plan)},
       {"layers", LayersAsJson(inputs.model.layers)},
       {"fingerprints", FingerprintsAsJson(fingerprints)}};

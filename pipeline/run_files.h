@@ -20,6 +20,13 @@ namespace draftmill {
 Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& inputs,
                      const std::map<std::string, Fingerprint>& fingerprints);
 
+/// Fails with kCorrupt, naming the first, where files that the database knows are missing or have another size. Reads no
+/// content. Success where there is no database yet.
+Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder);
+
+/// Removes corpus files and shards of chunks from `chunks` on: an ingest that gave fewer left them.
+Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks);
+
 /// The rule that made the loss masks, by the parameters that shape it: a fact of each shard.
 std::string MaskRule(const Config& config);
 

@@ -62,9 +62,10 @@ Result<PlanParameters> ResolvePlan(const Config& config, const RunInputs& inputs
   return plan;
 }
 
-Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const std::vector<SourceRecord>& known) {
+Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const std::string& name,
+                           const std::vector<SourceRecord>& known) {
   for (const SourceRecord& record : known) {
-    const bool same = record.path == source.path && record.bytes == source.info.size_bytes &&
+    const bool same = record.path == name && record.bytes == source.info.size_bytes &&
                       record.modified_ns == source.info.modified_ns && record.inode == source.info.inode;
     if (same) return Hash128FromHex(record.content_hash);
   }
@@ -72,13 +73,34 @@ Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const st
   return digest.hash;
 }
 
+/// Sizes that `auto` stands for until they are resolved: the fingerprint of `write` holds the resolved ones.
+bool IsPlanSize(std::string_view parameter) { return parameter == "batch_tokens" || parameter == "block_tokens"; }
+
+/// Sources by what is taken of them: their content has a part of its own, and where they lie changes no byte.
+json::Value WithoutPaths(json::Value sources) {
+  for (json::Value& source : sources.as_array()) {
+    std::erase_if(source.as_object(), [](const json::Member& member) { return member.first == "path"; });
+  }
+  return sources;
+}
+
 void AddParameters(const Config& config, const StageSpec& spec, Fingerprint& fingerprint) {
   fingerprint.Add("code version", std::to_string(spec.version));
   for (const ParameterSpec& parameter : spec.parameters) {
-    if (!parameter.in_fingerprint) continue;
-    fingerprint.Add(spec.name + "." + parameter.name,
-                    json::Write(config.section(spec.name).Get(parameter.name), json::Style::kCanonical));
+    if (!parameter.in_fingerprint || IsPlanSize(parameter.name)) continue;
+    json::Value value = config.section(spec.name).Get(parameter.name);
+    if (parameter.type == ParameterType::kSources) value = WithoutPaths(std::move(value));
+    fingerprint.Add(spec.name + "." + parameter.name, json::Write(value, json::Style::kCanonical));
   }
+}
+
+Status CheckForcedTokens(const RunInputs& inputs) {
+  for (const std::string& content : inputs.forced_tokens) {
+    if (inputs.tokenize->tokenizer().TokenToId(content)) continue;
+    return InvalidConfig("vocab_map.forced_tokens names \"" + content +
+                         "\", which the model's tokenizer does not have. Nothing was started: mend the list and run again");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -105,6 +127,7 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   inputs.forced_tokens = TextList(config.section("vocab_map").Get("forced_tokens"));
 
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.ingest, IngestOptionsFrom(config.section("ingest")));
+  inputs.ingest.base_folder = config.base_folder().empty() ? "." : config.base_folder();
   inputs.ingest.threads = inputs.threads;
   inputs.ingest.memory_bytes = inputs.memory.ingest_bytes;
   inputs.extract = ExtractOptionsFrom(config, inputs);
@@ -112,9 +135,11 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, inputs, stored));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
                                                                     {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
+  DRAFTMILL_RETURN_IF_ERROR(CheckForcedTokens(inputs));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.source_files, FindSourceFiles(inputs.ingest.sources, files));
   for (const SourceFile& source : inputs.source_files) {
-    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash, HashSource(files, source, known));
+    inputs.source_names.push_back(PortablePath(config, source.path));
+    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash, HashSource(files, source, inputs.source_names.back(), known));
     inputs.source_hashes.push_back(hash);
   }
   return inputs;
@@ -146,6 +171,10 @@ std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const 
   write.Add("extract.batch_tokens", std::to_string(inputs.plan.batch_tokens));
   write.Add("extract.block_tokens", std::to_string(inputs.plan.block_tokens));
   return made;
+}
+
+std::string PortablePath(const Config& config, const std::string& path) {
+  return RelativeName(path, config.base_folder().empty() ? "." : config.base_folder());
 }
 
 std::string SourcePartName(std::size_t source) { return "source " + std::to_string(source) + " content"; }

@@ -51,6 +51,7 @@ struct RunInputs {
   ModelDescription model;
   std::unique_ptr<const TokenizeStage> tokenize;
   std::vector<SourceFile> source_files;
+  std::vector<std::string> source_names;     ///< as source_files: paths relative to the pipeline file, for files and messages
   std::vector<Hash128> source_hashes;        ///< as source_files
 };
 
@@ -63,6 +64,9 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
 /// parameters that change bytes, and the hashes of what it reads from outside. What a stage reads from the stage before is
 /// compared chunk by chunk, by content: a changed source redoes only the chunks that come out otherwise.
 std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const RunInputs& inputs);
+
+/// A path of the configuration as it stands relative to the folder of the pipeline file, whatever the current folder is.
+std::string PortablePath(const Config& config, const std::string& path);
 
 /// The name of the fingerprint part that stands for the content of the i-th source file: "source 0 content".
 std::string SourcePartName(std::size_t source);

@@ -63,7 +63,7 @@ std::string Describe(const std::vector<StageChange>& changes, const std::vector<
     for (const FingerprintChange& part : change.parts) {
       text += fmt::format("  {}: {}{}\n", change.stage, ToString(part), SourceNote(part, source_paths));
     }
-    text += fmt::format("    would mean: {}\n", change.consequence);
+    text += fmt::format("    means: {}\n", change.consequence);
   }
   return text;
 }

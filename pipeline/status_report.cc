@@ -1,5 +1,6 @@
 #include "pipeline/status_report.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include <array>
@@ -50,6 +51,12 @@ json::Value RunFacts(const RunRecord& run, std::int64_t starts, bool is_running,
     facts.emplace_back("report", summary.ok() ? *std::move(summary) : json::Value(run.summary));
   }
   return json::Value(std::move(facts));
+}
+
+/// Whether every stage has done all there is.
+bool IsComplete(const std::vector<ProgressRecord>& progress) {
+  return std::all_of(progress.begin(), progress.end(),
+                     [](const ProgressRecord& row) { return row.state == "done" && row.done >= row.total; });
 }
 
 json::Value StageFacts(const std::vector<ProgressRecord>& progress) {
@@ -184,6 +191,8 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
   RunStatus status;
   status.is_running = owner.has_value() && !last.finished_ms;
   status.exit_status = last.finished_ms && last.exit_status ? static_cast<int>(*last.exit_status) : kExitRunAgain;
+  // A run that ended well may have left work: it was told to go no further, or damage was marked since.
+  if ((status.exit_status == 0 || status.exit_status == 3) && !IsComplete(progress)) status.exit_status = kExitRunAgain;
   status.facts = json::Object{{"work", work_folder},
                               {"run", RunFacts(last, static_cast<std::int64_t>(runs.size()), status.is_running, clock)},
                               {"stages", StageFacts(progress)},

@@ -24,7 +24,7 @@ Result<bool> VocabIsCurrent(const std::string& work_folder, FileSystem& files, c
   for (const ChunkRecord& chunk : chunks) {
     if (!chunk.tokenized) return false;
   }
-  return *corpus == CorpusDigest(chunks);
+  return *corpus == CorpusDigest(chunks) && ReadVocab(files, work_folder).ok();
 }
 
 Status RunVocabStep(const VocabStepInput& input, FileSystem& files, const std::string& work_folder, StateWriter& state) {

@@ -17,7 +17,7 @@ namespace draftmill {
 /// XXH3-128, hex, over the digests of all corpus chunks in their order: what a map is bound to.
 std::string CorpusDigest(const std::vector<ChunkRecord>& chunks);
 
-/// True where the stage is done and the map was made from this corpus.
+/// True where the stage is done, the map was made from this corpus and its files are whole.
 Result<bool> VocabIsCurrent(const std::string& work_folder, FileSystem& files, const std::vector<ChunkRecord>& chunks);
 
 struct VocabStepInput {

@@ -35,9 +35,8 @@ Result<FileHead> ReadHead(FileSystem& files, const std::string& path) {
 }
 
 constexpr std::string_view kMoveAway =
-    ". It was left as it is. Move it away and rebuild the database from the work folder's files: `draftmill state "
-    "TARGET "
-    "rebuild`, or name another work folder";
+    ". It was left as it is. Move it away and run again (shards that are whole and right are kept), or name another work "
+    "folder with --work DIR";
 
 Status NotOurs(const std::string& path, std::string_view what) {
   return InvalidInput(path + " is " + std::string(what) + std::string(kMoveAway));
@@ -45,8 +44,8 @@ Status NotOurs(const std::string& path, std::string_view what) {
 
 Status Damaged(const std::string& path, const std::string& finding) {
   return Corrupt(path + " is damaged (" + finding +
-                 "). The shards and the other files of the work folder are not touched by this. Rebuild the database "
-                 "from them: `draftmill state TARGET rebuild`");
+                 "). The shards and the other files of the work folder are not touched by this. Move state.db away "
+                 "and run again: sources are read and tokenized again, and shards that are whole and right are kept");
 }
 
 /// Whose database it is. Version 0 of nobody is a file in which nothing was ever committed.

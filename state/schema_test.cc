@@ -90,7 +90,7 @@ TEST_F(SchemaTest, RefusesWhatIsNoDatabaseAndLeavesItAlone) {
   const Status status = Open().status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
   EXPECT_THAT(status.message(), HasSubstr("no SQLite database"));
-  EXPECT_THAT(status.message(), HasSubstr("draftmill state TARGET rebuild"));
+  EXPECT_THAT(status.message(), HasSubstr("Move state.db away"));
   EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kInvalidInput);
   EXPECT_EQ(Content(), text);
 }
@@ -168,7 +168,7 @@ TEST_F(SchemaTest, FindsDamageAfterAnUncleanEnd) {
   ASSERT_TRUE((*file)->WriteAt(size - 3 * 4096, std::as_bytes(std::span(garbage))).ok());
   const Status status = Open().status();
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
-  EXPECT_THAT(status.message(), HasSubstr("rebuild"));
+  EXPECT_THAT(status.message(), HasSubstr("run again"));
 }
 
 TEST_F(SchemaTest, TruncatedAndGarbledFilesAreRefusedWithoutACrash) {

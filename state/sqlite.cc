@@ -38,6 +38,10 @@ Status ErrorOf(sqlite3* connection, int code, std::string_view what) {
   message += what;
   message += ": ";
   message += connection != nullptr ? sqlite3_errmsg(connection) : sqlite3_errstr(code);
+  if (CodeOf(connection, code) == StatusCode::kCorrupt) {
+    message += ". The database is damaged; the shards and other files of the work folder are not touched by this. Move "
+               "state.db away and run again: sources are read and tokenized again, and shards that are whole and right are kept";
+  }
   return {CodeOf(connection, code), std::move(message)};
 }
 

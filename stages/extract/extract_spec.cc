@@ -40,8 +40,7 @@ const StageSpec& ExtractSpec() {
            .default_yaml = "auto",
            .words = {"auto"},
            .minimum = 1.0,
-           .maximum = 1048576.0,
-           .in_fingerprint = false},
+           .maximum = 1048576.0},
           {.name = "block_tokens",
            .type = ParameterType::kInteger,
            .doc = "Token budget of a block: batches that go through the model together, layer by layer. A crash costs at "
@@ -50,8 +49,7 @@ const StageSpec& ExtractSpec() {
            .default_yaml = "auto",
            .words = {"auto"},
            .minimum = 1.0,
-           .maximum = 16777216.0,
-           .in_fingerprint = false},
+           .maximum = 16777216.0},
           {.name = "numerics",
            .type = ParameterType::kChoice,
            .doc = "`hf` rounds where the published transformers model rounds. `fused` rounds once in norms, as serving "

@@ -81,7 +81,7 @@ class IngestRun {
       const Result<std::unique_ptr<ByteStream>> stream = ByteStream::Open(file_system_, file.path);
       if (!stream.ok()) return stream.status();
       SourceSummary source;
-      source.path = file.path;
+      source.path = RelativeName(file.path, options_.base_folder);
       source.format = RowFormName(options_.sources[file.spec].form);
       source.bytes = file.info.size_bytes;
       source.modified_ns = file.info.modified_ns;

@@ -36,6 +36,9 @@ namespace draftmill {
 
 struct IngestOptions {
   std::vector<SourceSpec> sources;
+  /// Source files are named relative to this folder in what is written, so that no byte depends on the current folder;
+  /// empty: as they were found.
+  std::string base_folder;
   bool deduplicate = true;
   std::optional<std::uint64_t> shuffle_seed;  ///< nothing: the order of the sources
   bool normalize = true;

@@ -1,5 +1,6 @@
 #include "stages/ingest/source_files.h"
 
+#include <filesystem>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -129,6 +130,15 @@ Result<std::vector<SourceFile>> FindSourceFiles(const std::vector<SourceSpec>& s
     DRAFTMILL_RETURN_IF_ERROR(Finder(file_system, i, files).Find(specs[i].path));
   }
   return files;
+}
+
+std::string RelativeName(const std::string& path, const std::string& base_folder) {
+  if (base_folder.empty()) return path;
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // a path that cannot be made absolute stays as it is written
+  const fs::path absolute = fs::absolute(path, ignored).lexically_normal();
+  const fs::path base = fs::absolute(base_folder, ignored).lexically_normal();
+  return absolute.lexically_proximate(base).generic_string();
 }
 
 }  // namespace draftmill

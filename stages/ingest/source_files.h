@@ -34,4 +34,7 @@ struct SourceFile {
 /// paths. A folder stands for all data files in it and below; other files in it are passed over, Parquet is refused.
 Result<std::vector<SourceFile>> FindSourceFiles(const std::vector<SourceSpec>& specs, FileSystem& file_system);
 
+/// The path as it stands relative to `base_folder`; as it is where that is empty.
+std::string RelativeName(const std::string& path, const std::string& base_folder);
+
 }  // namespace draftmill

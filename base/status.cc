@@ -59,6 +59,9 @@ Status ErrnoStatus(int error_number, std::string_view what) {
   std::string message(what);
   message += ": ";
   message += std::strerror(error_number);
+  if (error_number == EACCES || error_number == EPERM) {
+    message += ". Give the user who runs draftmill the right to it, or name another path";
+  }
   switch (error_number) {
     case ENOSPC:
     case EDQUOT: return DiskFull(std::move(message));

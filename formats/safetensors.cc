@@ -355,7 +355,8 @@ Result<Header> ReadHeader(ReadableFile& file, std::string_view path) {
   }
   if (json_bytes > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
     return BadHeader(path, "its length is given as " + std::to_string(json_bytes) + " bytes, at most " +
-                               std::to_string(kMaxHeaderBytes) + " are read; this is no safetensors file");
+                               std::to_string(kMaxHeaderBytes) +
+                               " are read; this is no safetensors file, or a damaged one: fetch it again");
   }
   if (static_cast<std::int64_t>(json_bytes) > file_bytes - kLengthBytes) {
     return InvalidInput(std::string(path) + ": the file is cut short: its header takes " + std::to_string(json_bytes) +

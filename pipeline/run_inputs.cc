@@ -8,6 +8,7 @@
 
 #include "pipeline/stored_facts.h"
 #include "stages/extract/auto_sizes.h"
+#include "stages/ingest/byte_stream.h"
 #include "stages/stage_spec.h"
 #include "state/state_reader.h"
 
@@ -69,6 +70,8 @@ Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const st
                       record.modified_ns == source.info.modified_ns && record.inode == source.info.inode;
     if (same) return Hash128FromHex(record.content_hash);
   }
+  // An empty file, or one of another kind, is named before its content is compared with that of an earlier run.
+  DRAFTMILL_RETURN_IF_ERROR(ByteStream::Open(files, source.path).status());
   DRAFTMILL_ASSIGN_OR_RETURN(const FileDigest digest, HashFile(files, source.path));
   return digest.hash;
 }
@@ -103,6 +106,14 @@ Status CheckForcedTokens(const RunInputs& inputs) {
   return OkStatus();
 }
 
+Status CheckModelFolder(FileSystem& files, const std::string& folder) {
+  if (files.Stat(JoinPath(folder, "config.json")).status().code() != StatusCode::kNotFound) return OkStatus();
+  const std::string missing = files.Exists(folder) ? "config.json in " : "folder ";
+  return NotFound("model.path: there is no " + missing + folder +
+                  ". Name a folder in Hugging Face form, with config.json, *.safetensors, tokenizer.json or "
+                  "tiktoken.model, and the chat template");
+}
+
 }  // namespace
 
 MemoryShares ShareMemory(std::int64_t memory_bytes) {
@@ -131,7 +142,9 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   inputs.ingest.threads = inputs.threads;
   inputs.ingest.memory_bytes = inputs.memory.ingest_bytes;
   inputs.extract = ExtractOptionsFrom(config, inputs);
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs.model, DescribeModel(inputs.extract.model_folder, inputs.extract.layers));
+  const std::string& model_folder = inputs.extract.model_folder;
+  DRAFTMILL_RETURN_IF_ERROR(CheckModelFolder(files, model_folder));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.model, DescribeModel(model_folder, inputs.extract.layers));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, inputs, stored));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
                                                                     {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));

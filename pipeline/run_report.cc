@@ -134,6 +134,10 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
     text += fmt::format("  quarantine  {} x {} in {} (e.g. {})\n", FormatCount(failure.failures), failure.reason,
                         failure.stage, failure.example);
   }
+  if (!totals.failures.empty()) {
+    text += fmt::format("              `draftmill quarantine {} list` shows each with its file and line\n",
+                        input.work_folder);
+  }
   if (input.did_work) {
     text += fmt::format("  memory   at most {} of {} held by rows and tokens, {} of {} by states\n",
                         FormatBytes(input.peaks.chunk_bytes), FormatBytes(input.memory.chunk_credit_bytes),
@@ -148,7 +152,12 @@ std::string FailureText(const ReportInput& input, const Totals& totals, int exit
   text += fmt::format("  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n",
                       totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
                       totals.written_batches, totals.batches);
-  if (exit_status == kRunAgain) text += "  run the same command again to continue";
+  if (input.status.code() == StatusCode::kDiskFull) {
+    text += fmt::format("  free space on the disk of {}, then ", input.work_folder);
+  } else if (exit_status == kRunAgain) {
+    text += "  ";
+  }
+  if (exit_status == kRunAgain) text += "run the same command again to continue";
   return text;
 }
 

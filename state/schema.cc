@@ -39,7 +39,7 @@ constexpr std::string_view kMoveAway =
     "folder with --work DIR";
 
 Status NotOurs(const std::string& path, std::string_view what) {
-  return InvalidInput(path + " is " + std::string(what) + std::string(kMoveAway));
+  return Conflict(path + " is " + std::string(what) + std::string(kMoveAway));
 }
 
 Status Damaged(const std::string& path, const std::string& finding) {

@@ -88,7 +88,7 @@ TEST_F(SchemaTest, RefusesWhatIsNoDatabaseAndLeavesItAlone) {
   const std::string text = std::string(5000, 'x');
   ASSERT_TRUE(files_.WriteAtomically(Path(), text).ok());
   const Status status = Open().status();
-  EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(status.code(), StatusCode::kConflict);
   EXPECT_THAT(status.message(), HasSubstr("no SQLite database"));
   EXPECT_THAT(status.message(), HasSubstr("Move state.db away"));
   EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kInvalidInput);
@@ -99,15 +99,15 @@ TEST_F(SchemaTest, RefusesTheDatabaseOfAnotherProgram) {
   Execute("PRAGMA application_id = 7; CREATE TABLE theirs (i INTEGER)");
   const std::string before = Content();
   const Status status = Open().status();
-  EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(status.code(), StatusCode::kConflict);
   EXPECT_THAT(status.message(), HasSubstr("another program"));
-  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kConflict);
   EXPECT_EQ(Content(), before);
 }
 
 TEST_F(SchemaTest, RefusesADatabaseWithoutAnOwnerThatHoldsTables) {
   Execute("CREATE TABLE theirs (i INTEGER)");
-  EXPECT_EQ(Open().status().code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(Open().status().code(), StatusCode::kConflict);
 }
 
 TEST_F(SchemaTest, RefusesANewerVersion) {

@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import struct
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from byte_model import make_byte_model
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = Path(os.environ.get("DRAFTMILL_BINARY", ROOT / "build" / "draftmill"))
-COMPLETE, FAILED, NOT_STARTED, WITH_QUARANTINE = 0, 1, 2, 3
+COMPLETE, FAILED, NOT_STARTED, WITH_QUARANTINE, RUN_AGAIN = 0, 1, 2, 3, 75
+NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
 GOOD_ROWS = 40
 POLL_SECONDS = 0.0005
@@ -215,6 +217,7 @@ def test_rows_beside_bad_ones_go_on(with_bad_rows, undisturbed):
     place, run, _, failures = with_bad_rows
     assert run.returncode == WITH_QUARANTINE, run.stderr
     assert len(failures) == len(BAD_ROWS)
+    assert f"draftmill quarantine {place.work} list" in run.stdout
     samples = "SELECT sum(samples), sum(tokens) FROM chunks"
     with contextlib.closing(sqlite3.connect(f"file:{place.work / 'state.db'}?mode=ro", uri=True)) as state:
         with contextlib.closing(sqlite3.connect(f"file:{undisturbed.work / 'state.db'}?mode=ro", uri=True)) as expected:
@@ -241,6 +244,107 @@ def test_too_many_bad_rows_end_the_run(tmp_path, model):
     assert "manifest.json" in published
 
 
+def test_tokenizer_with_ids_beyond_the_embedding(tmp_path):
+    place = Place(tmp_path / "run", make_byte_model(tmp_path / "model", vocabulary_size=250))
+    place.write(good_lines())
+    failed = place.run()
+    assert failed.returncode == FAILED
+    assert f"{GOOD_ROWS} of {GOOD_ROWS} rows" in failed.stderr
+    listed = draftmill("quarantine", place.work, "list", "--json")
+    failure = json.loads(listed.stdout)["failures"][0]
+    assert (failure["reason"], failure["line"]) == ("id_beyond_vocabulary", 1)
+    assert "token id 256 lies beyond the 250 rows of the model's embedding" in failure["message"]
+    assert "config.json" in failure["message"]
+
+
+# --- Sources that cannot be read -------------------------------------------------------------------------------------
+
+
+def test_empty_file(finished):
+    finished.data.write_bytes(b"")
+    refused(finished, f"{finished.data}: the file is empty", "Take it out of ingest.sources")
+
+
+def test_missing_file(finished):
+    finished.data.unlink()
+    refused(finished, "ingest.sources[0]", f"no file or folder {finished.data}", "Correct the path")
+
+
+def test_truncated_zst(finished):
+    content = finished.data.read_bytes()
+    packed = finished.folder / "data.jsonl.zst"
+    subprocess.run(["zstd", "-qf", finished.data, "-o", packed], check=True)
+    cut = packed.read_bytes()[: packed.stat().st_size // 2]
+    packed.write_bytes(cut)
+    finished.configure(source=packed.name)
+    named = (packed, f"at byte {len(cut)}", "it was cut", "copy the file again")
+    before = data_digests(finished.work)
+    refusal = finished.run()
+    assert refusal.returncode == NOT_STARTED
+    assert "ingest: source 0 content" in refusal.stderr and "Nothing was touched" in refusal.stderr
+    failure = finished.run("--accept-changes")
+    assert failure.returncode == FAILED
+    assert [text for text in named if str(text) not in failure.stderr] == []
+    assert data_digests(finished.work) == before
+    elsewhere = finished.run("--work", finished.folder / "other")
+    assert elsewhere.returncode == NOT_STARTED
+    assert [text for text in named if str(text) not in elsewhere.stderr] == []
+    finished.data.write_bytes(content)
+    finished.configure()
+    again = finished.run("--accept-changes")
+    assert again.returncode == COMPLETE, again.stderr
+    assert data_digests(finished.work) == before
+
+
+# --- Folders without permission --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unprivileged():
+    """(folder that anyone may pass through, options of a process that has no more rights than anyone)."""
+    options = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if IS_ROOT else {}
+    try:
+        version = draftmill("version", **options)
+    except OSError as error:
+        pytest.skip(f"{BINARY} cannot be run as another user: {error}")
+    if version.returncode != COMPLETE:
+        pytest.skip(f"{BINARY} does not run as another user: {version.stderr}")
+    with tempfile.TemporaryDirectory(prefix="draftmill-bad-input-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder, options
+        for locked in folder.rglob("locked"):
+            locked.chmod(0o755)
+
+
+def test_source_folder_without_permission(unprivileged, undisturbed):
+    folder, options = unprivileged
+    shutil.copytree(undisturbed.folder, folder / "run")
+    for path in [folder / "run", *(folder / "run").rglob("*")]:
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    place = Place(folder / "run", make_byte_model(folder / "model"))
+    locked = place.folder / "locked"
+    locked.mkdir()
+    locked.chmod(0)
+    place.configure(source="locked")
+    refused(place, f"list {locked}: Permission denied", "Give the user", **options)
+
+
+def test_work_folder_without_permission(unprivileged):
+    folder, options = unprivileged
+    place = Place(folder / "run", make_byte_model(folder / "model"))
+    place.write(good_lines())
+    locked = folder / "locked"
+    locked.mkdir()
+    locked.chmod(0)
+    outcome = place.run("--work", locked, **options)
+    assert outcome.returncode == NOT_STARTED, outcome.stderr
+    assert str(locked) in outcome.stderr
+    assert "Permission denied" in outcome.stderr and "Give the user" in outcome.stderr
+    locked.chmod(0o755)
+    assert list(locked.iterdir()) == []
+
+
 # --- Model folders that are not what they seem -----------------------------------------------------------------------
 
 
@@ -254,6 +358,12 @@ def change_weights(place, change):
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + tensors)
     return path
+
+
+def test_safetensors_header_of_2_to_the_60_bytes(finished):
+    path = finished.model / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**60) + path.read_bytes()[8:])
+    refused(finished, path, f"its length is given as {2**60} bytes", "fetch it again")
 
 
 def test_weights_file_cut_short(finished):
@@ -287,6 +397,25 @@ def test_surplus_tensor(finished):
     refused(finished, finished.model, "surplus (1)", f"{name} (model.safetensors)", "Check that config.json")
 
 
+def test_config_of_another_architecture(finished):
+    path = finished.model / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config.update(architectures=["WhisperForConditionalGeneration"], model_type="whisper")
+    path.write_text(json.dumps(config), encoding="utf-8")
+    refused(finished, path, "WhisperForConditionalGeneration", "LlamaForCausalLM", "Nothing was loaded", "model.path")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_model_folder_without_a_file(finished, name):
+    (finished.model / name).unlink()
+    refused(finished, finished.model, name, "model.path")
+
+
+def test_missing_model_folder(finished):
+    shutil.rmtree(finished.model)
+    refused(finished, f"no folder {finished.model}", "model.path")
+
+
 # --- state.db --------------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +432,7 @@ def test_state_of_a_newer_version(finished, command):
     assert all_digests(finished.work) == before
 
 
-@pytest.mark.parametrize("command", ["run"])
+@pytest.mark.parametrize("command", ["run", "status"])
 def test_state_that_is_not_sqlite(finished, command):
     path = finished.work / "state.db"
     path.write_bytes(b"a note that somebody left here\n" * 300)
@@ -313,6 +442,17 @@ def test_state_that_is_not_sqlite(finished, command):
     assert f"{path} is no SQLite database" in outcome.stderr
     assert "It was left as it is. Move it away" in outcome.stderr
     assert all_digests(finished.work) == before
+
+
+def test_state_moved_away_is_made_again_from_what_is_there(finished):
+    """The next step that the message of a foreign state.db names."""
+    before = data_digests(finished.work)
+    shards = {path: path.stat().st_ino for path in (finished.work / "shards").rglob("*.safetensors")}
+    (finished.work / "state.db").rename(finished.folder / "moved.db")
+    again = finished.run()
+    assert again.returncode == COMPLETE, again.stderr
+    assert data_digests(finished.work) == before
+    assert {path: path.stat().st_ino for path in shards} == shards
 
 
 # --- The world around a run ------------------------------------------------------------------------------------------
@@ -334,6 +474,14 @@ def go_on(process):
     process.send_signal(signal.SIGCONT)
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
+
+
+def test_run_that_moved_with_its_sources_is_up_to_date(finished):
+    before = digests(finished.work)
+    again = finished.run()
+    assert again.returncode == COMPLETE, again.stderr
+    assert again.stdout.startswith("all is up to date")
+    assert digests(finished.work) == before
 
 
 def test_two_runs_at_once(tmp_path, model, undisturbed):
@@ -360,6 +508,36 @@ def small_disk(tmp_path):
         pytest.skip("this user may not mount a tmpfs")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder):
+    """Takes all space; removing the file that is returned gives it back."""
+    path = folder / "filler"
+    with open(path, "wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    return path
+
+
+@pytest.mark.parametrize("moment", ["run.json", "ingested/index.json", "corpus/chunk-000000.safetensors"])
+def test_full_disk(small_disk, model, undisturbed, moment):
+    place = Place(small_disk / "run", model)
+    place.write(good_lines())
+    process = stop_at(place, moment)
+    filler = fill(small_disk)
+    published = digests(place.work)
+    status, errors = go_on(process)
+    assert status == RUN_AGAIN, errors
+    message = errors[errors.index("draftmill: ") :]
+    assert "No space left on device" in message or "disk is full" in message or "are free on the disk" in message
+    assert f"{place.work}/" in message.splitlines()[0]
+    assert f"free space on the disk of {place.work}, then run the same command again to continue" in message
+    assert digests(place.work).items() >= published.items()
+    filler.unlink()
+    again = place.run()
+    assert again.returncode == COMPLETE, again.stderr
+    assert data_digests(place.work) == data_digests(undisturbed.work)
+    assert (place.work / "manifest.json").is_file()
 
 
 def test_disk_too_small_for_the_states(small_disk, model):

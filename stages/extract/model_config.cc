@@ -46,7 +46,8 @@ Status RefuseArchitecture(const std::string& architecture, const std::string& pa
     for (const char* name : family.architectures) known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return Unsupported(path + ": the architecture " + architecture +
-                     " is not supported, and running it as a similar one would give wrong states. Known: " + known);
+                     " is not supported, and running it as a similar one would give wrong states. Nothing was "
+                     "loaded. Name a model of one of these in model.path: " + known);
 }
 
 /// quantization_config of config.json, in any of its spellings.

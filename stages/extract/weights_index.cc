@@ -182,7 +182,7 @@ Result<WeightsIndex> OpenWeightsIndex(const std::string& model_folder) {
   if (RealFileSystem().Exists(index_path)) return OpenSharded(model_folder, index_path);
   if (!RealFileSystem().Exists(JoinPath(model_folder, kSingleName))) {
     return NotFound(model_folder + ": holds neither " + kSingleName + " nor " + kIndexName +
-                    "; draftmill reads safetensors checkpoints only");
+                    "; draftmill reads safetensors checkpoints only. Name a folder that holds one in model.path");
   }
   WeightsIndex index;
   index.model_folder = model_folder;

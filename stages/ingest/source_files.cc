@@ -43,7 +43,7 @@ class Finder {
     } else if (HasGlobCharacter(path)) {
       DRAFTMILL_RETURN_IF_ERROR(AddGlob(path));
     } else {
-      return info.status().WithContext("ingest.sources[" + std::to_string(spec_) + "]");
+      return Missing(path, info.status()).WithContext("ingest.sources[" + std::to_string(spec_) + "]");
     }
     if (files_.size() == before) {
       return NotFound("ingest.sources[" + std::to_string(spec_) +
@@ -55,6 +55,12 @@ class Finder {
   }
 
  private:
+  static Status Missing(const std::string& path, const Status& status) {
+    if (status.code() != StatusCode::kNotFound) return status;
+    return NotFound("there is no file or folder " + path +
+                    ". Correct the path, which is relative to the pipeline file, or put the data there");
+  }
+
   Status AddNamedFile(const std::string& path, FileInfo info) {
     if (path.ends_with(".parquet")) return RefuseParquet(path);
     const std::optional<FileLayout> layout = LayoutOfName(path);

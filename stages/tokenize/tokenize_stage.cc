@@ -435,7 +435,8 @@ Status TokenizeStage::CheckSpecialTokens(LocalState& local, const std::vector<Fi
     if (files_.vocab_rows && encoding.ids[token] >= *files_.vocab_rows) {
       local.reason_ = "id_beyond_vocabulary";
       return InvalidInput("token id " + std::to_string(id) + " lies beyond the " + std::to_string(*files_.vocab_rows) +
-                          " rows of the model's embedding");
+                          " rows of the model's embedding: tokenizer.json has a token that the model of config.json "
+                          "does not know");
     }
     if (id >= is_special_.size() || !is_special_[id]) continue;
     while (run < runs.size() && std::int64_t{runs[run].end} <= encoding.begin[token]) ++run;

@@ -42,7 +42,8 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::LoadFolder(const std::string
     if (RealFileSystem().Exists(path)) return LoadFile(path);
   }
   return NotFound("no tokenizer.json and no tiktoken.model in " + model_folder +
-                  "; other tokenizer files (tokenizer.model of SentencePiece) are not read");
+                  "; other tokenizer files (tokenizer.model of SentencePiece) are not read. Name a model folder that "
+                  "has one of the two in model.path");
 }
 
 }  // namespace draftmill

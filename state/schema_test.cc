@@ -90,8 +90,8 @@ TEST_F(SchemaTest, RefusesWhatIsNoDatabaseAndLeavesItAlone) {
   const Status status = Open().status();
   EXPECT_EQ(status.code(), StatusCode::kConflict);
   EXPECT_THAT(status.message(), HasSubstr("no SQLite database"));
-  EXPECT_THAT(status.message(), HasSubstr("Move state.db away"));
-  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(status.message(), HasSubstr("Move it away and run again"));
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kConflict);
   EXPECT_EQ(Content(), text);
 }
 

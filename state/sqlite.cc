@@ -42,7 +42,12 @@ Status ErrorOf(sqlite3* connection, int code, std::string_view what) {
     message += ". The database is damaged; the shards and other files of the work folder are not touched by this. Move "
                "state.db away and run again: sources are read and tokenized again, and shards that are whole and right are kept";
   }
-  return {CodeOf(connection, code), std::move(message)};
+  const StatusCode status = CodeOf(connection, code);
+  // Other messages get the path from whoever opened the file; this one may come from any statement of a run.
+  const bool names_file = status == StatusCode::kDiskFull && connection != nullptr;
+  const char* file = names_file ? sqlite3_db_filename(connection, "main") : nullptr;
+  if (file != nullptr && *file != '\0') message += std::string(": ") + file;
+  return {status, std::move(message)};
 }
 
 /// The file: URI of a path, so that no character of it is read as an option.

@@ -209,7 +209,7 @@ def test_bad_row_is_named_with_file_line_and_byte(with_bad_rows, name):
     line, byte_offset = places[name]
     (failure,) = [failure for failure in failures if failure["line"] == line]
     assert (failure["stage"], failure["reason"], failure["byte_offset"]) == (stage, reason, byte_offset)
-    assert failure["file"] == str(place.data)
+    assert failure["file"] == place.data.name, "as the pipeline file names it"
     assert message in failure["message"]
 
 
@@ -285,7 +285,9 @@ def test_truncated_zst(finished):
     failure = finished.run("--accept-changes")
     assert failure.returncode == FAILED
     assert [text for text in named if str(text) not in failure.stderr] == []
-    assert data_digests(finished.work) == before
+    # What was accepted to be ingested again is gone; what a trainer reads is not.
+    kept = {name: digest for name, digest in before.items() if not name.startswith("ingested/")}
+    assert data_digests(finished.work) == kept
     elsewhere = finished.run("--work", finished.folder / "other")
     assert elsewhere.returncode == NOT_STARTED
     assert [text for text in named if str(text) not in elsewhere.stderr] == []
@@ -530,7 +532,7 @@ def test_full_disk(small_disk, model, undisturbed, moment):
     assert status == RUN_AGAIN, errors
     message = errors[errors.index("draftmill: ") :]
     assert "No space left on device" in message or "disk is full" in message or "are free on the disk" in message
-    assert f"{place.work}/" in message.splitlines()[0]
+    assert str(place.work) in message.splitlines()[0]
     assert f"free space on the disk of {place.work}, then run the same command again to continue" in message
     assert digests(place.work).items() >= published.items()
     filler.unlink()

@@ -1,9 +1,9 @@
 // Memory of one rendering: values are bump-allocated, never freed one by one, and given back together.
 //
 // Nothing allocated here may need a destructor. The budget bounds what a template can make the engine allocate: past it
-// Allocate still succeeds (callers need no error path in the middle of an operation), but over_budget() turns true and the
-// evaluator stops at its next step; a single allocation larger than the budget must be refused by the caller beforehand
-// (Fits). Not safe for concurrent use.
+// Allocate still succeeds (callers need no error path in the middle of an operation), but over_budget() turns true and
+// the evaluator stops at its next step; a single allocation larger than the budget must be refused by the caller
+// beforehand (Fits). Not safe for concurrent use.
 #pragma once
 
 #include <cstddef>

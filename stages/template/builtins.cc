@@ -11,50 +11,131 @@ template <typename Id>
 using Entry = std::pair<std::string_view, Id>;
 
 constexpr std::array kFilters = std::to_array<Entry<FilterId>>({
-    {"abs", FilterId::kAbs}, {"capitalize", FilterId::kCapitalize}, {"count", FilterId::kLength},
-    {"d", FilterId::kDefault}, {"default", FilterId::kDefault}, {"dictsort", FilterId::kDictsort},
-    {"first", FilterId::kFirst}, {"float", FilterId::kFloat}, {"indent", FilterId::kIndent}, {"int", FilterId::kInt},
-    {"items", FilterId::kItems}, {"join", FilterId::kJoin}, {"last", FilterId::kLast}, {"length", FilterId::kLength},
-    {"list", FilterId::kList}, {"lower", FilterId::kLower}, {"map", FilterId::kMap}, {"reject", FilterId::kReject},
-    {"rejectattr", FilterId::kRejectattr}, {"replace", FilterId::kReplace}, {"reverse", FilterId::kReverse},
-    {"safe", FilterId::kSafe}, {"select", FilterId::kSelect}, {"selectattr", FilterId::kSelectattr},
-    {"sort", FilterId::kSort}, {"string", FilterId::kString}, {"title", FilterId::kTitle}, {"tojson", FilterId::kTojson},
-    {"trim", FilterId::kTrim}, {"unique", FilterId::kUnique}, {"upper", FilterId::kUpper},
+    {"abs", FilterId::kAbs},
+    {"capitalize", FilterId::kCapitalize},
+    {"count", FilterId::kLength},
+    {"d", FilterId::kDefault},
+    {"default", FilterId::kDefault},
+    {"dictsort", FilterId::kDictsort},
+    {"first", FilterId::kFirst},
+    {"float", FilterId::kFloat},
+    {"indent", FilterId::kIndent},
+    {"int", FilterId::kInt},
+    {"items", FilterId::kItems},
+    {"join", FilterId::kJoin},
+    {"last", FilterId::kLast},
+    {"length", FilterId::kLength},
+    {"list", FilterId::kList},
+    {"lower", FilterId::kLower},
+    {"map", FilterId::kMap},
+    {"reject", FilterId::kReject},
+    {"rejectattr", FilterId::kRejectattr},
+    {"replace", FilterId::kReplace},
+    {"reverse", FilterId::kReverse},
+    {"safe", FilterId::kSafe},
+    {"select", FilterId::kSelect},
+    {"selectattr", FilterId::kSelectattr},
+    {"sort", FilterId::kSort},
+    {"string", FilterId::kString},
+    {"title", FilterId::kTitle},
+    {"tojson", FilterId::kTojson},
+    {"trim", FilterId::kTrim},
+    {"unique", FilterId::kUnique},
+    {"upper", FilterId::kUpper},
 });
 
 constexpr std::array kTests = std::to_array<Entry<TestId>>({
-    {"!=", TestId::kNe}, {"<", TestId::kLt}, {"<=", TestId::kLe}, {"==", TestId::kEq}, {">", TestId::kGt},
-    {">=", TestId::kGe}, {"boolean", TestId::kBoolean}, {"callable", TestId::kCallable}, {"defined", TestId::kDefined},
-    {"divisibleby", TestId::kDivisibleby}, {"eq", TestId::kEq}, {"equalto", TestId::kEq}, {"even", TestId::kEven},
-    {"false", TestId::kFalse}, {"float", TestId::kFloat}, {"ge", TestId::kGe}, {"greaterthan", TestId::kGt},
-    {"gt", TestId::kGt}, {"in", TestId::kIn}, {"integer", TestId::kInteger}, {"iterable", TestId::kIterable},
-    {"le", TestId::kLe}, {"lessthan", TestId::kLt}, {"lower", TestId::kLower}, {"lt", TestId::kLt},
-    {"mapping", TestId::kMapping}, {"ne", TestId::kNe}, {"none", TestId::kNull}, {"number", TestId::kNumber},
-    {"odd", TestId::kOdd}, {"sameas", TestId::kSameas}, {"sequence", TestId::kSequence}, {"string", TestId::kString},
-    {"true", TestId::kTrue}, {"undefined", TestId::kUndefined}, {"upper", TestId::kUpper},
+    {"!=", TestId::kNe},
+    {"<", TestId::kLt},
+    {"<=", TestId::kLe},
+    {"==", TestId::kEq},
+    {">", TestId::kGt},
+    {">=", TestId::kGe},
+    {"boolean", TestId::kBoolean},
+    {"callable", TestId::kCallable},
+    {"defined", TestId::kDefined},
+    {"divisibleby", TestId::kDivisibleby},
+    {"eq", TestId::kEq},
+    {"equalto", TestId::kEq},
+    {"even", TestId::kEven},
+    {"false", TestId::kFalse},
+    {"float", TestId::kFloat},
+    {"ge", TestId::kGe},
+    {"greaterthan", TestId::kGt},
+    {"gt", TestId::kGt},
+    {"in", TestId::kIn},
+    {"integer", TestId::kInteger},
+    {"iterable", TestId::kIterable},
+    {"le", TestId::kLe},
+    {"lessthan", TestId::kLt},
+    {"lower", TestId::kLower},
+    {"lt", TestId::kLt},
+    {"mapping", TestId::kMapping},
+    {"ne", TestId::kNe},
+    {"none", TestId::kNull},
+    {"number", TestId::kNumber},
+    {"odd", TestId::kOdd},
+    {"sameas", TestId::kSameas},
+    {"sequence", TestId::kSequence},
+    {"string", TestId::kString},
+    {"true", TestId::kTrue},
+    {"undefined", TestId::kUndefined},
+    {"upper", TestId::kUpper},
 });
 
 constexpr std::array kMethods = std::to_array<Entry<MethodId>>({
-    {"append", MethodId::kAppend}, {"capitalize", MethodId::kCapitalize}, {"clear", MethodId::kClear},
-    {"copy", MethodId::kCopy}, {"count", MethodId::kCount}, {"cycle", MethodId::kCycle}, {"endswith", MethodId::kEndswith},
-    {"extend", MethodId::kExtend}, {"find", MethodId::kFind}, {"get", MethodId::kGet}, {"index", MethodId::kIndex},
-    {"insert", MethodId::kInsert}, {"isalnum", MethodId::kIsalnum}, {"isalpha", MethodId::kIsalpha},
-    {"isdigit", MethodId::kIsdigit}, {"islower", MethodId::kIslower}, {"isspace", MethodId::kIsspace},
-    {"isupper", MethodId::kIsupper}, {"items", MethodId::kItems}, {"join", MethodId::kJoin}, {"keys", MethodId::kKeys},
-    {"lower", MethodId::kLower}, {"lstrip", MethodId::kLstrip}, {"partition", MethodId::kPartition},
-    {"pop", MethodId::kPop}, {"popitem", MethodId::kPopitem}, {"remove", MethodId::kRemove},
-    {"removeprefix", MethodId::kRemoveprefix}, {"removesuffix", MethodId::kRemovesuffix},
-    {"replace", MethodId::kReplace}, {"reverse", MethodId::kReverse}, {"rfind", MethodId::kRfind},
-    {"rpartition", MethodId::kRpartition}, {"rsplit", MethodId::kRsplit}, {"rstrip", MethodId::kRstrip},
-    {"setdefault", MethodId::kSetdefault}, {"sort", MethodId::kSort}, {"split", MethodId::kSplit},
-    {"splitlines", MethodId::kSplitlines}, {"startswith", MethodId::kStartswith}, {"strip", MethodId::kStrip},
-    {"title", MethodId::kTitle}, {"update", MethodId::kUpdate}, {"upper", MethodId::kUpper}, {"values", MethodId::kValues},
+    {"append", MethodId::kAppend},
+    {"capitalize", MethodId::kCapitalize},
+    {"clear", MethodId::kClear},
+    {"copy", MethodId::kCopy},
+    {"count", MethodId::kCount},
+    {"cycle", MethodId::kCycle},
+    {"endswith", MethodId::kEndswith},
+    {"extend", MethodId::kExtend},
+    {"find", MethodId::kFind},
+    {"get", MethodId::kGet},
+    {"index", MethodId::kIndex},
+    {"insert", MethodId::kInsert},
+    {"isalnum", MethodId::kIsalnum},
+    {"isalpha", MethodId::kIsalpha},
+    {"isdigit", MethodId::kIsdigit},
+    {"islower", MethodId::kIslower},
+    {"isspace", MethodId::kIsspace},
+    {"isupper", MethodId::kIsupper},
+    {"items", MethodId::kItems},
+    {"join", MethodId::kJoin},
+    {"keys", MethodId::kKeys},
+    {"lower", MethodId::kLower},
+    {"lstrip", MethodId::kLstrip},
+    {"partition", MethodId::kPartition},
+    {"pop", MethodId::kPop},
+    {"popitem", MethodId::kPopitem},
+    {"remove", MethodId::kRemove},
+    {"removeprefix", MethodId::kRemoveprefix},
+    {"removesuffix", MethodId::kRemovesuffix},
+    {"replace", MethodId::kReplace},
+    {"reverse", MethodId::kReverse},
+    {"rfind", MethodId::kRfind},
+    {"rpartition", MethodId::kRpartition},
+    {"rsplit", MethodId::kRsplit},
+    {"rstrip", MethodId::kRstrip},
+    {"setdefault", MethodId::kSetdefault},
+    {"sort", MethodId::kSort},
+    {"split", MethodId::kSplit},
+    {"splitlines", MethodId::kSplitlines},
+    {"startswith", MethodId::kStartswith},
+    {"strip", MethodId::kStrip},
+    {"title", MethodId::kTitle},
+    {"update", MethodId::kUpdate},
+    {"upper", MethodId::kUpper},
+    {"values", MethodId::kValues},
 });
 
 /// Those of jinja2 3.1 that the engine does not have.
 constexpr std::array kOtherFilters = std::to_array<std::string_view>({
-    "attr", "batch", "center", "e", "escape", "filesizeformat", "forceescape", "format", "groupby", "max", "min", "pprint",
-    "random", "round", "slice", "striptags", "sum", "truncate", "urlencode", "urlize", "wordcount", "wordwrap", "xmlattr",
+    "attr",    "batch",    "center",    "e",      "escape",    "filesizeformat", "forceescape", "format",
+    "groupby", "max",      "min",       "pprint", "random",    "round",          "slice",       "striptags",
+    "sum",     "truncate", "urlencode", "urlize", "wordcount", "wordwrap",       "xmlattr",
 });
 constexpr std::array kOtherTests = std::to_array<std::string_view>({"escaped", "filter", "test"});
 
@@ -79,7 +160,8 @@ bool JinjaHasFilter(std::string_view name) {
 }
 
 bool JinjaHasTest(std::string_view name) {
-  return FindTest(name) != TestId::kNone || std::find(kOtherTests.begin(), kOtherTests.end(), name) != kOtherTests.end();
+  return FindTest(name) != TestId::kNone ||
+         std::find(kOtherTests.begin(), kOtherTests.end(), name) != kOtherTests.end();
 }
 
 bool TextHasMethod(MethodId method) { return Between(method, MethodId::kCapitalize, MethodId::kUpper); }
@@ -88,7 +170,9 @@ bool ListHasMethod(MethodId method) {
   return ChangesList(method) || method == MethodId::kCopy || method == MethodId::kCount || method == MethodId::kIndex;
 }
 
-bool DictHasMethod(MethodId method) { return ChangesDict(method) || Between(method, MethodId::kCopy, MethodId::kValues); }
+bool DictHasMethod(MethodId method) {
+  return ChangesDict(method) || Between(method, MethodId::kCopy, MethodId::kValues);
+}
 
 bool ChangesList(MethodId method) {
   switch (method) {
@@ -99,8 +183,10 @@ bool ChangesList(MethodId method) {
     case MethodId::kPop:
     case MethodId::kRemove:
     case MethodId::kReverse:
-    case MethodId::kSort: return true;
-    default: return false;
+    case MethodId::kSort:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -110,8 +196,10 @@ bool ChangesDict(MethodId method) {
     case MethodId::kPop:
     case MethodId::kPopitem:
     case MethodId::kSetdefault:
-    case MethodId::kUpdate: return true;
-    default: return false;
+    case MethodId::kUpdate:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -1,5 +1,5 @@
-// The filters, tests and methods that the engine has, by name, and the ones it refuses by name when a template is loaded.
-// Pure functions, safe from any thread.
+// The filters, tests and methods that the engine has, by name, and the ones it refuses by name when a template is
+// loaded. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,118 @@
 namespace draftmill::jinja {
 
 enum class FilterId : std::uint8_t {
-  kNone, kAbs, kCapitalize, kDefault, kDictsort, kFirst, kFloat, kIndent, kInt, kItems, kJoin, kLast, kLength, kList,
-  kLower, kMap, kReject, kRejectattr, kReplace, kReverse, kSafe, kSelect, kSelectattr, kSort, kString, kTitle, kTojson,
-  kTrim, kUnique, kUpper
+  kNone,
+  kAbs,
+  kCapitalize,
+  kDefault,
+  kDictsort,
+  kFirst,
+  kFloat,
+  kIndent,
+  kInt,
+  kItems,
+  kJoin,
+  kLast,
+  kLength,
+  kList,
+  kLower,
+  kMap,
+  kReject,
+  kRejectattr,
+  kReplace,
+  kReverse,
+  kSafe,
+  kSelect,
+  kSelectattr,
+  kSort,
+  kString,
+  kTitle,
+  kTojson,
+  kTrim,
+  kUnique,
+  kUpper
 };
 
 enum class TestId : std::uint8_t {
-  kNone, kBoolean, kCallable, kDefined, kDivisibleby, kEq, kEven, kFalse, kFloat, kGe, kGt, kIn, kInteger, kIterable,
-  kLe, kLower, kLt, kMapping, kNe, kNull, kNumber, kOdd, kSameas, kSequence, kString, kTrue, kUndefined, kUpper
+  kNone,
+  kBoolean,
+  kCallable,
+  kDefined,
+  kDivisibleby,
+  kEq,
+  kEven,
+  kFalse,
+  kFloat,
+  kGe,
+  kGt,
+  kIn,
+  kInteger,
+  kIterable,
+  kLe,
+  kLower,
+  kLt,
+  kMapping,
+  kNe,
+  kNull,
+  kNumber,
+  kOdd,
+  kSameas,
+  kSequence,
+  kString,
+  kTrue,
+  kUndefined,
+  kUpper
 };
 
 enum class MethodId : std::uint8_t {
   kNone,
   // of text
-  kCapitalize, kCount, kEndswith, kFind, kIndex, kIsalnum, kIsalpha, kIsdigit, kIslower, kIsspace, kIsupper, kJoin, kLower,
-  kLstrip, kPartition, kRemoveprefix, kRemovesuffix, kReplace, kRfind, kRpartition, kRsplit, kRstrip, kSplit, kSplitlines,
-  kStartswith, kStrip, kTitle, kUpper,
+  kCapitalize,
+  kCount,
+  kEndswith,
+  kFind,
+  kIndex,
+  kIsalnum,
+  kIsalpha,
+  kIsdigit,
+  kIslower,
+  kIsspace,
+  kIsupper,
+  kJoin,
+  kLower,
+  kLstrip,
+  kPartition,
+  kRemoveprefix,
+  kRemovesuffix,
+  kReplace,
+  kRfind,
+  kRpartition,
+  kRsplit,
+  kRstrip,
+  kSplit,
+  kSplitlines,
+  kStartswith,
+  kStrip,
+  kTitle,
+  kUpper,
   // of dicts
-  kCopy, kGet, kItems, kKeys, kValues,
+  kCopy,
+  kGet,
+  kItems,
+  kKeys,
+  kValues,
   // that change a list or dict, which the sandbox forbids
-  kAppend, kClear, kExtend, kInsert, kPop, kPopitem, kRemove, kReverse, kSetdefault, kSort, kUpdate,
+  kAppend,
+  kClear,
+  kExtend,
+  kInsert,
+  kPop,
+  kPopitem,
+  kRemove,
+  kReverse,
+  kSetdefault,
+  kSort,
+  kUpdate,
   // of loop
   kCycle
 };

@@ -45,63 +45,71 @@ TEST(ChatTemplateTest, Slices) {
 }
 
 TEST(ChatTemplateTest, ScopesAreJinjas) {
-  ExpectAll({{"{% set x = 1 %}{% for i in [1,2] %}{{ x }}{% set x = x + i %}{{ x }};{% endfor %}{{ x }}", "12;13;1"},
-             {"{% if true %}{% set x = 5 %}{% endif %}{{ x }}", "5"},
-             {"{% set ns = namespace(n=0) %}{% for i in [1,2,3] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}", "6"},
-             {"{% macro m(a, b=2) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{% set c = 9 %}{{ m(1) }} {{ m(1, b=3) }}", "129 139"},
-             {"{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "1"},
-             {"{% set x %}a{{ 1 }}{% set y = 2 %}{% endset %}{{ x }}{{ y }}", "a1"},
-             {"{% filter upper %}a{{ 'b' }}{% endfilter %}", "AB"}});
+  ExpectAll(
+      {{"{% set x = 1 %}{% for i in [1,2] %}{{ x }}{% set x = x + i %}{{ x }};{% endfor %}{{ x }}", "12;13;1"},
+       {"{% if true %}{% set x = 5 %}{% endif %}{{ x }}", "5"},
+       {"{% set ns = namespace(n=0) %}{% for i in [1,2,3] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}", "6"},
+       {"{% macro m(a, b=2) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{% set c = 9 %}{{ m(1) }} {{ m(1, b=3) }}", "129 139"},
+       {"{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "1"},
+       {"{% set x %}a{{ 1 }}{% set y = 2 %}{% endset %}{{ x }}{{ y }}", "a1"},
+       {"{% filter upper %}a{{ 'b' }}{% endfilter %}", "AB"}});
 }
 
 TEST(ChatTemplateTest, Loops) {
-  ExpectAll({{"{% for a, b in [(1,2),(3,4)] %}{{ a }}{{ b }}{% if not loop.last %},{% endif %}{% endfor %}", "12,34"},
-             {"{% for i in [1,2,3,4] if i % 2 == 0 %}{{ loop.index }}{{ i }}{{ loop.length }} {% endfor %}", "122 242 "},
-             {"{% for i in [] %}x{% else %}none{% endfor %}", "none"},
-             {"{% for i in [1,2,3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "13"},
-             {"{% for i in [1,2,3] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% else %}e{% endfor %}", "1"},
-             {"{% for i in [1,2] %}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.revindex0 }};{% endfor %}", "21;10;"},
-             {"{% for k in {'a': 1, 'b': 2} %}{{ k }}{% endfor %}{% for c in 'hé' %}{{ c }}.{% endfor %}", "abh.é."},
-             {"{% for x in missing %}x{% endfor %}|", "|"}});
+  ExpectAll(
+      {{"{% for a, b in [(1,2),(3,4)] %}{{ a }}{{ b }}{% if not loop.last %},{% endif %}{% endfor %}", "12,34"},
+       {"{% for i in [1,2,3,4] if i % 2 == 0 %}{{ loop.index }}{{ i }}{{ loop.length }} {% endfor %}", "122 242 "},
+       {"{% for i in [] %}x{% else %}none{% endfor %}", "none"},
+       {"{% for i in [1,2,3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "13"},
+       {"{% for i in [1,2,3] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% else %}e{% endfor %}", "1"},
+       {"{% for i in [1,2] %}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.revindex0 }};{% endfor %}", "21;10;"},
+       {"{% for k in {'a': 1, 'b': 2} %}{{ k }}{% endfor %}{% for c in 'hé' %}{{ c }}.{% endfor %}", "abh.é."},
+       {"{% for x in missing %}x{% endfor %}|", "|"}});
 }
 
 TEST(ChatTemplateTest, TextMethods) {
-  ExpectAll({{"{{ ' a b '.strip() }}|{{ 'xxaxx'.lstrip('x') }}|{{ 'a.b.c'.split('.') }}", "a b|axx|['a', 'b', 'c']"},
-             {"{{ '  a  b c '.split() }}{{ '  a  b c '.split(none, 1) }}{{ 'a,b,c'.rsplit(',', 1) }}",
-              "['a', 'b', 'c']['a', 'b c ']['a,b', 'c']"},
-             {"{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith(('x', 'c')) }} {{ 'abcabc'.replace('b', 'X', 1) }}",
-              "True True aXcabc"},
-             {"{{ 'straße'.upper() }} {{ 'ΑΣ'.lower() }} {{ 'hello world'.title() }} {{ 'hELLO'.capitalize() }}",
-              "STRASSE ας Hello World Hello"},
-             {"{{ 'abcb'.find('b') }} {{ 'abcb'.rfind('b') }} {{ 'abcb'.count('b') }} {{ ','.join(['a', 'b']) }}", "1 3 2 a,b"},
-             {"{{ 'a\\nb\\r\\nc'.splitlines() }} {{ 'a=b=c'.partition('=') }}", "['a', 'b', 'c'] ('a', '=', 'b=c')"},
-             {"{{ {'a': 1}.get('b') }} {{ {'a': 1}.get('b', 2) }} {{ {'a': 1}['items'] is mapping }}", "None 2 False"}});
+  ExpectAll(
+      {{"{{ ' a b '.strip() }}|{{ 'xxaxx'.lstrip('x') }}|{{ 'a.b.c'.split('.') }}", "a b|axx|['a', 'b', 'c']"},
+       {"{{ '  a  b c '.split() }}{{ '  a  b c '.split(none, 1) }}{{ 'a,b,c'.rsplit(',', 1) }}",
+        "['a', 'b', 'c']['a', 'b c ']['a,b', 'c']"},
+       {"{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith(('x', 'c')) }} {{ 'abcabc'.replace('b', 'X', 1) }}",
+        "True True aXcabc"},
+       {"{{ 'straße'.upper() }} {{ 'ΑΣ'.lower() }} {{ 'hello world'.title() }} {{ 'hELLO'.capitalize() }}",
+        "STRASSE ας Hello World Hello"},
+       {"{{ 'abcb'.find('b') }} {{ 'abcb'.rfind('b') }} {{ 'abcb'.count('b') }} {{ ','.join(['a', 'b']) }}",
+        "1 3 2 a,b"},
+       {"{{ 'a\\nb\\r\\nc'.splitlines() }} {{ 'a=b=c'.partition('=') }}", "['a', 'b', 'c'] ('a', '=', 'b=c')"},
+       {"{{ {'a': 1}.get('b') }} {{ {'a': 1}.get('b', 2) }} {{ {'a': 1}['items'] is mapping }}", "None 2 False"}});
 }
 
 TEST(ChatTemplateTest, Filters) {
-  ExpectAll({{"{{ {'b': 1, 'a': [1, 'é<']} | tojson }}", "{\"b\": 1, \"a\": [1, \"é<\"]}"},
-             {"{{ {'b': 1, 'a': {}} | tojson(indent=2) }}", "{\n  \"b\": 1,\n  \"a\": {}\n}"},
-             {"{{ ['é', '🚀'] | tojson(ensure_ascii=true) }}", "[\"\\u00e9\", \"\\ud83d\\ude80\"]"},
-             {"{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}", "{\"a\":2,\"b\":1}"},
-             {"{{ {'B': 1, 'a': 2} | dictsort }} {{ ['b', 'A', 'c'] | sort }}", "[('a', 2), ('B', 1)] ['A', 'b', 'c']"},
-             {"{{ [1, 2] | join('-') }} {{ [1, 2] | first }} {{ 'abc' | last }} {{ 'a' | default('b') }} {{ x | d('y') }}",
-              "1-2 1 c a y"},
-             {"{{ [{'a': 1}, {'a': 2}] | map(attribute='a') | list }} {{ ['a'] | map('upper') | join }}", "[1, 2] A"},
-             {"{{ [{'r': 'x'}, {'r': 'y'}] | selectattr('r', 'equalto', 'y') | list }}", "[{'r': 'y'}]"},
-             {"{{ [1, 0, 2] | select | list }} {{ ['a', 'b'] | reject('in', ['a']) | list }}", "[1, 2] ['b']"},
-             {"{{ 'a\\nb\\n\\nc' | indent(2) }}", "a\n  b\n\n  c"},
-             {"{{ 'a\\nb' | indent(2, first=true) }} {{ '3' | int + 1 }} {{ '3.7' | int }} {{ 'x' | int(5) }}", "  a\n  b 4 3 5"},
-             {"{{ ['a', 'A', 'b'] | unique | list }} {{ '' | default('e', true) }} {{ 'abc' | length }}", "['a', 'b'] e 3"},
-             {"{{ 'a<' | safe }} {{ ('a<' | safe) + '<' }}", "a< a<&lt;"}});
+  ExpectAll(
+      {{"{{ {'b': 1, 'a': [1, 'é<']} | tojson }}", "{\"b\": 1, \"a\": [1, \"é<\"]}"},
+       {"{{ {'b': 1, 'a': {}} | tojson(indent=2) }}", "{\n  \"b\": 1,\n  \"a\": {}\n}"},
+       {"{{ ['é', '🚀'] | tojson(ensure_ascii=true) }}", "[\"\\u00e9\", \"\\ud83d\\ude80\"]"},
+       {"{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}", "{\"a\":2,\"b\":1}"},
+       {"{{ {'B': 1, 'a': 2} | dictsort }} {{ ['b', 'A', 'c'] | sort }}", "[('a', 2), ('B', 1)] ['A', 'b', 'c']"},
+       {"{{ [1, 2] | join('-') }} {{ [1, 2] | first }} {{ 'abc' | last }} {{ 'a' | default('b') }} {{ x | d('y') }}",
+        "1-2 1 c a y"},
+       {"{{ [{'a': 1}, {'a': 2}] | map(attribute='a') | list }} {{ ['a'] | map('upper') | join }}", "[1, 2] A"},
+       {"{{ [{'r': 'x'}, {'r': 'y'}] | selectattr('r', 'equalto', 'y') | list }}", "[{'r': 'y'}]"},
+       {"{{ [1, 0, 2] | select | list }} {{ ['a', 'b'] | reject('in', ['a']) | list }}", "[1, 2] ['b']"},
+       {"{{ 'a\\nb\\n\\nc' | indent(2) }}", "a\n  b\n\n  c"},
+       {"{{ 'a\\nb' | indent(2, first=true) }} {{ '3' | int + 1 }} {{ '3.7' | int }} {{ 'x' | int(5) }}",
+        "  a\n  b 4 3 5"},
+       {"{{ ['a', 'A', 'b'] | unique | list }} {{ '' | default('e', true) }} {{ 'abc' | length }}", "['a', 'b'] e 3"},
+       {"{{ 'a<' | safe }} {{ ('a<' | safe) + '<' }}", "a< a<&lt;"}});
 }
 
 TEST(ChatTemplateTest, Tests) {
-  ExpectAll({{"{{ x is defined }} {{ x is undefined }} {{ none is none }} {{ 1 is number }} {{ true is number }}",
-              "False True True True True"},
-             {"{{ 'a' is string }} {{ [] is sequence }} {{ {} is mapping }} {{ 'a' is iterable }} {{ 1 is iterable }}",
-              "True True True True False"},
-             {"{{ true is true }} {{ 1 is true }} {{ false is false }} {{ 1 is boolean }} {{ 3 is odd }}", "True False True False True"},
-             {"{{ 1 is not none }} {{ 4 is divisibleby 2 }} {{ 1 is eq 1 }} {{ x is sequence }}", "True True True True"}});
+  ExpectAll(
+      {{"{{ x is defined }} {{ x is undefined }} {{ none is none }} {{ 1 is number }} {{ true is number }}",
+        "False True True True True"},
+       {"{{ 'a' is string }} {{ [] is sequence }} {{ {} is mapping }} {{ 'a' is iterable }} {{ 1 is iterable }}",
+        "True True True True False"},
+       {"{{ true is true }} {{ 1 is true }} {{ false is false }} {{ 1 is boolean }} {{ 3 is odd }}",
+        "True False True False True"},
+       {"{{ 1 is not none }} {{ 4 is divisibleby 2 }} {{ 1 is eq 1 }} {{ x is sequence }}", "True True True True"}});
 }
 
 TEST(ChatTemplateTest, ErrorsAreThoseOfJinja) {
@@ -127,8 +135,10 @@ TEST(ChatTemplateTest, RefusesByName) {
 }
 
 TEST(ChatTemplateTest, StrftimeTakesTheFixedMoment) {
-  EXPECT_EQ(RenderText("{{ strftime_now('%d %b %Y %H:%M %A %j %-d %I %p %%') }}"), "09 Mar 2025 07:05 Sunday 068 9 07 AM %");
-  EXPECT_EQ(RenderText("{{ strftime_now('%Q') }}"), "! template line 1: strftime_now: the conversion %Q is not supported");
+  EXPECT_EQ(RenderText("{{ strftime_now('%d %b %Y %H:%M %A %j %-d %I %p %%') }}"),
+            "09 Mar 2025 07:05 Sunday 068 9 07 AM %");
+  EXPECT_EQ(RenderText("{{ strftime_now('%Q') }}"),
+            "! template line 1: strftime_now: the conversion %Q is not supported");
 }
 
 /// Every hostile template ends with a refusal, well within a second.
@@ -147,9 +157,11 @@ TEST(ChatTemplateTest, HostileTemplatesEnd) {
       deep_not + "1 }}",
       long_sum + " }}",
       deep_lists,
-      "{% for i in range(100000) %}{% for j in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}{% endfor %}",
+      "{% for i in range(100000) %}{% for j in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}{% "
+      "endfor %}",
       "{{ 'a' * 10000000000 }}",
-      "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
+      "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100000) %}{% set ns.s = ns.s + ns.s %}{% endfor "
+      "%}{{ ns.s }}",
       "{% for i in range(100000) %}{{ 'a' * 1000000 }}{% endfor %}",
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
@@ -173,9 +185,11 @@ TEST(ChatTemplateTest, HostileTemplatesEnd) {
 
 TEST(ChatTemplateTest, GenerationPromptsThatAreConstantAreSeen) {
   const auto is_constant = [](std::string_view source) { return (*ChatTemplate::Parse(source))->prompt_is_constant(); };
-  EXPECT_TRUE(is_constant("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}A{% endif %}"));
+  EXPECT_TRUE(
+      is_constant("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}A{% endif %}"));
   EXPECT_TRUE(is_constant("{% if add_generation_prompt %}{% if think %}T{% endif %}{% endif %}"));
-  EXPECT_FALSE(is_constant("{% for m in messages %}{% if loop.last and add_generation_prompt %}A{% endif %}{% endfor %}"));
+  EXPECT_FALSE(
+      is_constant("{% for m in messages %}{% if loop.last and add_generation_prompt %}A{% endif %}{% endfor %}"));
   EXPECT_FALSE(is_constant("{% set x = messages[-1] %}{% if add_generation_prompt %}{{ x }}{% endif %}"));
   EXPECT_FALSE(is_constant("{% if add_generation_prompt and ns.x %}A{% endif %}{% set ns = namespace(x=1) %}"));
   EXPECT_FALSE(is_constant("{% for m in messages %}{% endfor %}A"));

@@ -124,7 +124,8 @@ void Evaluator::Unpack(const Target& target, const Value& value) {
     return;
   }
   if (items->size() != target.items.size()) {
-    Fail("cannot unpack " + std::to_string(items->size()) + " values into " + std::to_string(target.items.size()) + " names");
+    Fail("cannot unpack " + std::to_string(items->size()) + " values into " + std::to_string(target.items.size()) +
+         " names");
     return;
   }
   for (std::size_t i = 0; i < items->size(); ++i) AssignTarget(target.items[i], (*items)[i]);
@@ -147,17 +148,35 @@ Evaluator::Flow Evaluator::Run(const Stmt& stmt) {
   if (failed()) return Flow::kStop;
   line_ = stmt.line;
   switch (stmt.kind) {
-    case StmtKind::kData: WriteRun({stmt.data.text()->data, stmt.data.text()->size}, Provenance()); break;
-    case StmtKind::kOutput: Write(Eval(*stmt.expr)); break;
-    case StmtKind::kIf: return RunIf(stmt);
-    case StmtKind::kFor: return RunFor(stmt);
-    case StmtKind::kSet: AssignTarget(stmt.target, Eval(*stmt.expr)); break;
-    case StmtKind::kSetBlock: RunSetBlock(stmt); break;
-    case StmtKind::kMacro: RunMacro(stmt); break;
-    case StmtKind::kFilterBlock: RunFilterBlock(stmt); break;
-    case StmtKind::kGeneration: RunGeneration(stmt); break;
-    case StmtKind::kBreak: return Flow::kBreak;
-    case StmtKind::kContinue: return Flow::kContinue;
+    case StmtKind::kData:
+      WriteRun({stmt.data.text()->data, stmt.data.text()->size}, Provenance());
+      break;
+    case StmtKind::kOutput:
+      Write(Eval(*stmt.expr));
+      break;
+    case StmtKind::kIf:
+      return RunIf(stmt);
+    case StmtKind::kFor:
+      return RunFor(stmt);
+    case StmtKind::kSet:
+      AssignTarget(stmt.target, Eval(*stmt.expr));
+      break;
+    case StmtKind::kSetBlock:
+      RunSetBlock(stmt);
+      break;
+    case StmtKind::kMacro:
+      RunMacro(stmt);
+      break;
+    case StmtKind::kFilterBlock:
+      RunFilterBlock(stmt);
+      break;
+    case StmtKind::kGeneration:
+      RunGeneration(stmt);
+      break;
+    case StmtKind::kBreak:
+      return Flow::kBreak;
+    case StmtKind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }

@@ -1,8 +1,8 @@
 // Runs a parsed template. Internal to the template library: chat_template.h is its public face.
 //
-// Errors are sticky: the first one is kept, every loop and statement looks at failed(), and values computed after it mean
-// nothing. So no operation needs an error path of its own, and no exception is used.
-// Time, memory, output and nesting are bounded (Limits). One evaluator per thread; it keeps its memory between renderings.
+// Errors are sticky: the first one is kept, every loop and statement looks at failed(), and values computed after it
+// mean nothing. So no operation needs an error path of its own, and no exception is used. Time, memory, output and
+// nesting are bounded (Limits). One evaluator per thread; it keeps its memory between renderings.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,14 @@
 
 namespace draftmill::jinja {
 
-/// What one rendering may use. The defaults let any real template on any real row pass and end the others within a second.
+/// What one rendering may use. The defaults let any real template on any real row pass and end the others within a
+/// second.
 struct Limits {
-  std::int64_t steps = 5'000'000;                       ///< nodes evaluated, plus bytes handled by built-ins / 64
-  std::size_t memory_bytes = std::size_t{96} << 20;     ///< of values
+  std::int64_t steps = 5'000'000;                    ///< nodes evaluated, plus bytes handled by built-ins / 64
+  std::size_t memory_bytes = std::size_t{96} << 20;  ///< of values
   std::size_t output_bytes = std::size_t{48} << 20;
-  std::size_t output_runs = std::size_t{1} << 20;       ///< pieces of different origin that are written
-  int depth = 1'200;                                    ///< statements, expressions and macro calls within each other
+  std::size_t output_runs = std::size_t{1} << 20;  ///< pieces of different origin that are written
+  int depth = 1'200;                               ///< statements, expressions and macro calls within each other
 };
 
 /// Bytes that the template wrote, in order; they live in the arena, the template or the row.
@@ -81,9 +82,9 @@ class Evaluator {
     Value value;
   };
   struct Frame {
-    std::size_t begin;    ///< first of its bindings
-    std::size_t end;      ///< one past its last binding, once another frame stands above it
-    std::size_t parent;   ///< the scope in which it was written
+    std::size_t begin;   ///< first of its bindings
+    std::size_t end;     ///< one past its last binding, once another frame stands above it
+    std::size_t parent;  ///< the scope in which it was written
     std::uint64_t serial;
   };
   class DepthGuard;
@@ -221,20 +222,21 @@ class Evaluator {
   Limits limits_;
   Arena arena_;
   Status failure_;
-  int line_ = 0;               ///< of the statement or call that runs, for messages
+  int line_ = 0;  ///< of the statement or call that runs, for messages
   std::int64_t steps_ = 0;
   int depth_ = 0;
   const ParsedTemplate* parsed_ = nullptr;
   DateTime now_;
-  std::vector<Value> root_;         ///< by NameId: the context, and what is set outside every inner scope
+  std::vector<Value> root_;  ///< by NameId: the context, and what is set outside every inner scope
   std::vector<Binding> bindings_;
-  std::vector<Frame> frames_;       ///< the first one stands for root_
+  std::vector<Frame> frames_;  ///< the first one stands for root_
   std::size_t frame_ = 0;
   std::uint64_t next_serial_ = 1;
   std::vector<OutputRun> output_;
   std::size_t output_bytes_ = 0;
   std::int32_t owner_ = Provenance::kNoMessage;
-  bool anonymous_iteration_ = false;  ///< in a loop over something other than messages: the first message set is its owner
+  bool anonymous_iteration_ =
+      false;  ///< in a loop over something other than messages: the first message set is its owner
   int generation_ = 0;
   TextBuilder builder_;
 };
@@ -242,11 +244,11 @@ class Evaluator {
 /// A running for loop, as `loop` shows it.
 struct LoopState {
   std::span<const Value> source;
-  std::size_t next = 0;                ///< of source
+  std::size_t next = 0;  ///< of source
   const Stmt* stmt = nullptr;
-  bool filtered = false;               ///< items must still pass stmt->filter
-  std::size_t outer_frame = 0;         ///< in which the filter is evaluated
-  bool has_after = false;              ///< `after` was taken from the source already
+  bool filtered = false;        ///< items must still pass stmt->filter
+  std::size_t outer_frame = 0;  ///< in which the filter is evaluated
+  bool has_after = false;       ///< `after` was taken from the source already
   Value after;
   Value current;
   Value before;

@@ -46,12 +46,18 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
 
 const char* OperatorName(ExprKind kind) {
   switch (kind) {
-    case ExprKind::kAdd: return "+";
-    case ExprKind::kSubtract: return "-";
-    case ExprKind::kMultiply: return "*";
-    case ExprKind::kDivide: return "/";
-    case ExprKind::kFloorDivide: return "//";
-    default: return "%";
+    case ExprKind::kAdd:
+      return "+";
+    case ExprKind::kSubtract:
+      return "-";
+    case ExprKind::kMultiply:
+      return "*";
+    case ExprKind::kDivide:
+      return "/";
+    case ExprKind::kFloorDivide:
+      return "//";
+    default:
+      return "%";
   }
 }
 
@@ -62,26 +68,40 @@ Value Evaluator::Eval(const Expr& expr) {
   const DepthGuard depth(*this);
   if (failed()) return Value::None();
   switch (expr.kind) {
-    case ExprKind::kConstant: return expr.constant;
-    case ExprKind::kText: return expr.constant.WithTag(Literal());
-    case ExprKind::kName: return Lookup(expr.name, &expr);
-    case ExprKind::kAttribute: return EvalAttribute(expr);
-    case ExprKind::kSubscript: return EvalSubscript(expr);
-    case ExprKind::kSlice: return EvalSlice(expr);
-    case ExprKind::kCall: return EvalCall(expr);
-    case ExprKind::kFilter: return EvalFilter(expr, Eval(*expr.a));
-    case ExprKind::kTest: return EvalTest(expr);
-    case ExprKind::kNot: return Value::Bool(!Truth(Eval(*expr.a)));
+    case ExprKind::kConstant:
+      return expr.constant;
+    case ExprKind::kText:
+      return expr.constant.WithTag(Literal());
+    case ExprKind::kName:
+      return Lookup(expr.name, &expr);
+    case ExprKind::kAttribute:
+      return EvalAttribute(expr);
+    case ExprKind::kSubscript:
+      return EvalSubscript(expr);
+    case ExprKind::kSlice:
+      return EvalSlice(expr);
+    case ExprKind::kCall:
+      return EvalCall(expr);
+    case ExprKind::kFilter:
+      return EvalFilter(expr, Eval(*expr.a));
+    case ExprKind::kTest:
+      return EvalTest(expr);
+    case ExprKind::kNot:
+      return Value::Bool(!Truth(Eval(*expr.a)));
     case ExprKind::kNegate:
-    case ExprKind::kPlus: return EvalUnary(expr);
+    case ExprKind::kPlus:
+      return EvalUnary(expr);
     case ExprKind::kAdd:
     case ExprKind::kSubtract:
     case ExprKind::kMultiply:
     case ExprKind::kDivide:
     case ExprKind::kFloorDivide:
-    case ExprKind::kModulo: return EvalArithmetic(expr);
-    case ExprKind::kConcat: return EvalConcat(expr);
-    case ExprKind::kCompare: return EvalCompare(expr);
+    case ExprKind::kModulo:
+      return EvalArithmetic(expr);
+    case ExprKind::kConcat:
+      return EvalConcat(expr);
+    case ExprKind::kCompare:
+      return EvalCompare(expr);
     case ExprKind::kAnd: {
       const Value left = Eval(*expr.a);
       return Truth(left) ? Eval(*expr.b) : left;
@@ -94,8 +114,10 @@ Value Evaluator::Eval(const Expr& expr) {
       if (Truth(Eval(*expr.a))) return Eval(*expr.b);
       return expr.c != nullptr ? Eval(*expr.c) : Value::Undefined(&expr);
     case ExprKind::kList:
-    case ExprKind::kTuple: return EvalList(expr);
-    case ExprKind::kDict: return EvalDict(expr);
+    case ExprKind::kTuple:
+      return EvalList(expr);
+    case ExprKind::kDict:
+      return EvalDict(expr);
   }
   return Value::None();
 }
@@ -133,8 +155,10 @@ Value Evaluator::EvalDict(const Expr& expr) {
     if (key.is_dict() || key.is_list_of(ListKind::kList)) return FailType("unhashable type", key);
     const auto known = std::find_if(entries.begin(), entries.end(),
                                     [&](const DictEntry& entry) { return Equal(arena_, entry.key, key); });
-    if (known != entries.end()) known->value = value;
-    else entries.push_back({key, value});
+    if (known != entries.end())
+      known->value = value;
+    else
+      entries.push_back({key, value});
   }
   const Value dict = MakeDict(arena_, entries);
   dict.dict()->message = owner_;  // a message that the template rewrites stays that message
@@ -148,7 +172,8 @@ Value Evaluator::EvalAttribute(const Expr& expr) { return GetAttribute(Eval(*exp
 Value Evaluator::GetAttribute(const Value& object, const Expr& expr) {
   const auto method = static_cast<MethodId>(expr.function);
   switch (object.kind()) {
-    case ValueKind::kUndefined: return FailUndefined(object);
+    case ValueKind::kUndefined:
+      return FailUndefined(object);
     case ValueKind::kDict:
       if (method != MethodId::kNone && DictHasMethod(method)) return MethodValue(object, method, &expr);
       Charge(object.dict()->entries.size() * 8);
@@ -163,8 +188,10 @@ Value Evaluator::GetAttribute(const Value& object, const Expr& expr) {
       if (method == MethodId::kCycle) return MethodValue(object, method, &expr);
       return LoopAttribute(*object.loop(), expr);
     case ValueKind::kText:
-    case ValueKind::kList: return MethodValue(object, method, &expr);
-    default: return Value::Undefined(&expr);
+    case ValueKind::kList:
+      return MethodValue(object, method, &expr);
+    default:
+      return Value::Undefined(&expr);
   }
 }
 
@@ -175,7 +202,8 @@ Value Evaluator::MethodValue(const Value& object, MethodId method, const Expr* o
                       : object.is_list() ? ListHasMethod(method)
                                          : method == MethodId::kCycle;
   if (!exists || (object.is_list() && !object.is_sequence())) return Value::Undefined(origin);
-  if ((object.is_list() && ChangesList(method)) || (object.is_dict() && ChangesDict(method))) return Value::Unsafe(origin);
+  if ((object.is_list() && ChangesList(method)) || (object.is_dict() && ChangesDict(method)))
+    return Value::Unsafe(origin);
   return Value::Of(arena_.Make<BoundMethod>(object, method));
 }
 
@@ -264,7 +292,8 @@ Value Evaluator::EvalSlice(const Expr& expr) {
   const SliceRange range = ResolveSlice(size, bounds[0], bounds[1], step);
   if (range.count == 0) return ConstantText("");
   const auto byte_of = [&](std::int64_t character) {
-    return ascii ? static_cast<std::size_t>(character) : ByteOfCharacter(text.bytes, static_cast<std::size_t>(character));
+    return ascii ? static_cast<std::size_t>(character)
+                 : ByteOfCharacter(text.bytes, static_cast<std::size_t>(character));
   };
   if (step == 1) return SliceText(arena_, text, byte_of(range.start), byte_of(range.start + range.count));
   if (!ascii) Charge(text.bytes.size() * static_cast<std::size_t>(range.count));
@@ -298,8 +327,8 @@ Value Evaluator::EvalArithmetic(const Expr& expr) {
   if (expr.kind == ExprKind::kAdd && !a.is_number()) return Add(a, b);
   if (expr.kind == ExprKind::kMultiply && !(a.is_number() && b.is_number())) return Multiply(a, b);
   if (!a.is_number() || !b.is_number()) {
-    return Fail(std::string("unsupported operand types for ") + OperatorName(expr.kind) + ": '" + TypeName(a) + "' and '" +
-                TypeName(b) + "'");
+    return Fail(std::string("unsupported operand types for ") + OperatorName(expr.kind) + ": '" + TypeName(a) +
+                "' and '" + TypeName(b) + "'");
   }
   return Arithmetic(expr.kind, a, b);
 }
@@ -323,7 +352,8 @@ Value Evaluator::Add(const Value& a, const Value& b) {
     list->depth = std::max(a.list()->depth, b.list()->depth);
     return Value::Of(list);
   }
-  return Fail(std::string("can only concatenate values of one type, not '") + TypeName(a) + "' and '" + TypeName(b) + "'");
+  return Fail(std::string("can only concatenate values of one type, not '") + TypeName(a) + "' and '" + TypeName(b) +
+              "'");
 }
 
 Value Evaluator::Multiply(const Value& a, const Value& b) {
@@ -361,7 +391,8 @@ Value Evaluator::Multiply(const Value& a, const Value& b) {
 }
 
 Value Evaluator::Arithmetic(ExprKind kind, const Value& a, const Value& b) {
-  if (a.is_big_integer() || b.is_big_integer()) return Fail("arithmetic on an integer of more than 64 bits is not supported");
+  if (a.is_big_integer() || b.is_big_integer())
+    return Fail("arithmetic on an integer of more than 64 bits is not supported");
   const bool divides = kind == ExprKind::kDivide || kind == ExprKind::kFloorDivide || kind == ExprKind::kModulo;
   if (divides && b.number() == 0) return Fail("division by zero");
   if (kind == ExprKind::kDivide) return Value::Float(a.number() / b.number());
@@ -378,9 +409,15 @@ Value Evaluator::Arithmetic(ExprKind kind, const Value& a, const Value& b) {
   std::int64_t result = 0;
   bool overflow = false;
   switch (kind) {
-    case ExprKind::kAdd: overflow = __builtin_add_overflow(a.integer(), b.integer(), &result); break;
-    case ExprKind::kSubtract: overflow = __builtin_sub_overflow(a.integer(), b.integer(), &result); break;
-    case ExprKind::kMultiply: overflow = __builtin_mul_overflow(a.integer(), b.integer(), &result); break;
+    case ExprKind::kAdd:
+      overflow = __builtin_add_overflow(a.integer(), b.integer(), &result);
+      break;
+    case ExprKind::kSubtract:
+      overflow = __builtin_sub_overflow(a.integer(), b.integer(), &result);
+      break;
+    case ExprKind::kMultiply:
+      overflow = __builtin_mul_overflow(a.integer(), b.integer(), &result);
+      break;
     default:
       if (b.integer() == -1) {  // the one division that overflows
         overflow = kind == ExprKind::kFloorDivide && __builtin_sub_overflow(std::int64_t{0}, a.integer(), &result);
@@ -419,11 +456,16 @@ bool Evaluator::CompareWith(CompareOperator op, const Value& a, const Value& b) 
   if (a.is_text()) Charge(a.text()->size / 8);
   if (a.is_list()) Charge(a.list()->items.size() * 16);
   switch (op) {
-    case CompareOperator::kEqual: return Equal(arena_, a, b);
-    case CompareOperator::kNotEqual: return !Equal(arena_, a, b);
-    case CompareOperator::kIn: return Contains(b, a);
-    case CompareOperator::kNotIn: return !Contains(b, a);
-    default: break;
+    case CompareOperator::kEqual:
+      return Equal(arena_, a, b);
+    case CompareOperator::kNotEqual:
+      return !Equal(arena_, a, b);
+    case CompareOperator::kIn:
+      return Contains(b, a);
+    case CompareOperator::kNotIn:
+      return !Contains(b, a);
+    default:
+      break;
   }
   if (a.is_undefined()) return FailUndefined(a), false;
   if (b.is_undefined()) return FailUndefined(b), false;
@@ -434,10 +476,14 @@ bool Evaluator::CompareWith(CompareOperator op, const Value& a, const Value& b) 
     return false;
   }
   switch (op) {
-    case CompareOperator::kLess: return *order < 0;
-    case CompareOperator::kLessEqual: return *order <= 0;
-    case CompareOperator::kGreater: return *order > 0;
-    default: return *order >= 0;
+    case CompareOperator::kLess:
+      return *order < 0;
+    case CompareOperator::kLessEqual:
+      return *order <= 0;
+    case CompareOperator::kGreater:
+      return *order > 0;
+    default:
+      return *order >= 0;
   }
 }
 
@@ -454,7 +500,8 @@ bool Evaluator::Contains(const Value& container, const Value& item) {
   const auto items = Iterate(arena_, container);
   if (!items) return FailType("cannot search in", container), false;
   Charge(items->size() * 16);
-  return std::any_of(items->begin(), items->end(), [&](const Value& candidate) { return Equal(arena_, candidate, item); });
+  return std::any_of(items->begin(), items->end(),
+                     [&](const Value& candidate) { return Equal(arena_, candidate, item); });
 }
 
 // ---- filters, tests, calls ------------------------------------------------------------------------------------------
@@ -503,10 +550,14 @@ Value Evaluator::EvalCall(const Expr& expr) {
 
 Value Evaluator::CallValue(const Value& callee, const Arguments& arguments) {
   switch (callee.kind()) {
-    case ValueKind::kMacro: return CallMacro(*callee.macro(), arguments);
-    case ValueKind::kFunction: return CallFunction(callee.function(), arguments);
-    case ValueKind::kMethod: return CallMethod(callee.method()->object, callee.method()->method, arguments);
-    default: return FailType("cannot call", callee);
+    case ValueKind::kMacro:
+      return CallMacro(*callee.macro(), arguments);
+    case ValueKind::kFunction:
+      return CallFunction(callee.function(), arguments);
+    case ValueKind::kMethod:
+      return CallMethod(callee.method()->object, callee.method()->method, arguments);
+    default:
+      return FailType("cannot call", callee);
   }
 }
 
@@ -516,7 +567,8 @@ Value Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
     return Fail("the macro '" + stmt.text + "' is called outside the scope that defines it");
   }
   if (arguments.positional.size() > stmt.parameters.size()) {
-    return Fail("macro '" + stmt.text + "' takes not more than " + std::to_string(stmt.parameters.size()) + " argument(s)");
+    return Fail("macro '" + stmt.text + "' takes not more than " + std::to_string(stmt.parameters.size()) +
+                " argument(s)");
   }
   const DepthGuard depth(*this);
   if (failed()) return Value::None();
@@ -559,9 +611,12 @@ Value Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
 
 Value Evaluator::CallFunction(GlobalFunction function, const Arguments& arguments) {
   switch (function) {
-    case GlobalFunction::kNamespace: return MakeNamespace(arguments);
-    case GlobalFunction::kDict: return MakeDictFrom(arguments);
-    case GlobalFunction::kRange: return Range(arguments);
+    case GlobalFunction::kNamespace:
+      return MakeNamespace(arguments);
+    case GlobalFunction::kDict:
+      return MakeDictFrom(arguments);
+    case GlobalFunction::kRange:
+      return Range(arguments);
     case GlobalFunction::kRaiseException: {
       const Value* message = nullptr;
       static constexpr std::string_view kNames[] = {"message"};
@@ -586,7 +641,8 @@ Value Evaluator::CallFunction(GlobalFunction function, const Arguments& argument
 Value Evaluator::MakeNamespace(const Arguments& arguments) {
   std::vector<NamespaceEntry> entries;
   for (const Value& value : arguments.positional) {
-    if (!value.is_dict() || arguments.positional.size() > 1) return Fail("namespace takes one dict and keyword arguments");
+    if (!value.is_dict() || arguments.positional.size() > 1)
+      return Fail("namespace takes one dict and keyword arguments");
     for (const DictEntry& entry : value.dict()->entries) {
       if (!entry.key.is_text()) return FailType("the name of an attribute must be text, not", entry.key);
       entries.push_back({ReadBytes(entry.key), entry.value});
@@ -595,8 +651,10 @@ Value Evaluator::MakeNamespace(const Arguments& arguments) {
   for (const NamedValue& named : arguments.named) {
     const auto known = std::find_if(entries.begin(), entries.end(),
                                     [&](const NamespaceEntry& entry) { return entry.name == named.name; });
-    if (known != entries.end()) known->value = named.value;
-    else entries.push_back({named.name, named.value});
+    if (known != entries.end())
+      known->value = named.value;
+    else
+      entries.push_back({named.name, named.value});
   }
   for (const NamespaceEntry& entry : entries) {
     if (entry.name.starts_with('_')) return Fail("an attribute of a namespace must not begin with '_'");
@@ -618,8 +676,10 @@ Value Evaluator::MakeDictFrom(const Arguments& arguments) {
     const auto known = std::find_if(entries.begin(), entries.end(), [&](const DictEntry& entry) {
       return entry.key.is_text() && Bytes(arena_, entry.key) == named.name;
     });
-    if (known != entries.end()) known->value = named.value;
-    else entries.push_back({ConstantText(named.name), named.value});
+    if (known != entries.end())
+      known->value = named.value;
+    else
+      entries.push_back({ConstantText(named.name), named.value});
   }
   const Value dict = MakeDict(arena_, entries);
   dict.dict()->message = owner_;

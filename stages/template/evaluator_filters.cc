@@ -46,13 +46,20 @@ Value Truncate(double number, Value fallback) {
 
 CompareOperator OperatorOf(TestId test) {
   switch (test) {
-    case TestId::kEq: return CompareOperator::kEqual;
-    case TestId::kNe: return CompareOperator::kNotEqual;
-    case TestId::kLt: return CompareOperator::kLess;
-    case TestId::kLe: return CompareOperator::kLessEqual;
-    case TestId::kGt: return CompareOperator::kGreater;
-    case TestId::kGe: return CompareOperator::kGreaterEqual;
-    default: return CompareOperator::kIn;
+    case TestId::kEq:
+      return CompareOperator::kEqual;
+    case TestId::kNe:
+      return CompareOperator::kNotEqual;
+    case TestId::kLt:
+      return CompareOperator::kLess;
+    case TestId::kLe:
+      return CompareOperator::kLessEqual;
+    case TestId::kGt:
+      return CompareOperator::kGreater;
+    case TestId::kGe:
+      return CompareOperator::kGreaterEqual;
+    default:
+      return CompareOperator::kIn;
   }
 }
 
@@ -63,8 +70,10 @@ bool KeepsMarkupHarmless(FilterId filter) {
     case FilterId::kString:
     case FilterId::kTojson:
     case FilterId::kLength:
-    case FilterId::kDefault: return true;
-    default: return false;
+    case FilterId::kDefault:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -85,31 +94,48 @@ Value Evaluator::ApplyFilter(FilterId filter, const Value& input, const Argument
     return Fail("the filter '" + std::string(arguments.callee) + "' on text marked safe is not supported");
   }
   switch (filter) {
-    case FilterId::kTojson: return FilterTojson(input, arguments);
-    case FilterId::kDefault: return FilterDefault(input, arguments);
-    case FilterId::kJoin: return FilterJoin(input, arguments);
-    case FilterId::kIndent: return FilterIndent(input, arguments);
-    case FilterId::kReplace: return FilterReplace(input, arguments);
-    case FilterId::kMap: return FilterMap(input, arguments);
+    case FilterId::kTojson:
+      return FilterTojson(input, arguments);
+    case FilterId::kDefault:
+      return FilterDefault(input, arguments);
+    case FilterId::kJoin:
+      return FilterJoin(input, arguments);
+    case FilterId::kIndent:
+      return FilterIndent(input, arguments);
+    case FilterId::kReplace:
+      return FilterReplace(input, arguments);
+    case FilterId::kMap:
+      return FilterMap(input, arguments);
     case FilterId::kSelect:
     case FilterId::kReject:
     case FilterId::kSelectattr:
-    case FilterId::kRejectattr: return FilterSelect(filter, input, arguments);
-    case FilterId::kDictsort: return FilterDictsort(input, arguments);
-    case FilterId::kSort: return FilterSort(input, arguments);
-    case FilterId::kUnique: return FilterUnique(input, arguments);
-    case FilterId::kInt: return FilterInt(input, arguments);
-    case FilterId::kFloat: return FilterFloat(input, arguments);
-    case FilterId::kTrim: return FilterTrim(input, arguments);
-    default: break;
+    case FilterId::kRejectattr:
+      return FilterSelect(filter, input, arguments);
+    case FilterId::kDictsort:
+      return FilterDictsort(input, arguments);
+    case FilterId::kSort:
+      return FilterSort(input, arguments);
+    case FilterId::kUnique:
+      return FilterUnique(input, arguments);
+    case FilterId::kInt:
+      return FilterInt(input, arguments);
+    case FilterId::kFloat:
+      return FilterFloat(input, arguments);
+    case FilterId::kTrim:
+      return FilterTrim(input, arguments);
+    default:
+      break;
   }
   if (!arguments.positional.empty() || !arguments.named.empty()) {
     return Fail("the filter '" + std::string(arguments.callee) + "' takes no arguments");
   }
   switch (filter) {
-    case FilterId::kLength: return FilterLength(input);
-    case FilterId::kString: return ToText(input);
-    case FilterId::kSafe: return failed() ? Value::None() : ToText(input).WithMarkup();
+    case FilterId::kLength:
+      return FilterLength(input);
+    case FilterId::kString:
+      return ToText(input);
+    case FilterId::kSafe:
+      return failed() ? Value::None() : ToText(input).WithMarkup();
     case FilterId::kUpper:
     case FilterId::kLower:
     case FilterId::kCapitalize: {
@@ -119,29 +145,41 @@ Value Evaluator::ApplyFilter(FilterId filter, const Value& input, const Argument
                               : filter == FilterId::kLower ? MethodId::kLower
                                                            : MethodId::kCapitalize);
     }
-    case FilterId::kList: return MakeList(arena_, Items(input));
+    case FilterId::kList:
+      return MakeList(arena_, Items(input));
     case FilterId::kItems:
       if (input.is_undefined()) return MakeList(arena_, {}, ListKind::kGenerator);
       if (!input.is_dict()) return Fail("Can only get item pairs from a mapping.");
       return MakeList(arena_, DictView(*input.dict(), MethodId::kItems).list()->items, ListKind::kGenerator);
-    case FilterId::kFirst: return FilterFirst(input);
-    case FilterId::kLast: return FilterLast(input);
-    case FilterId::kReverse: return FilterReverse(input);
-    case FilterId::kAbs: return FilterAbs(input);
-    default: return Fail("the filter '" + std::string(arguments.callee) + "' is not supported");
+    case FilterId::kFirst:
+      return FilterFirst(input);
+    case FilterId::kLast:
+      return FilterLast(input);
+    case FilterId::kReverse:
+      return FilterReverse(input);
+    case FilterId::kAbs:
+      return FilterAbs(input);
+    default:
+      return Fail("the filter '" + std::string(arguments.callee) + "' is not supported");
   }
 }
 
 Value Evaluator::FilterLength(const Value& input) {
   switch (input.kind()) {
-    case ValueKind::kUndefined: return Value::Integer(0);
-    case ValueKind::kText: return Value::Integer(static_cast<std::int64_t>(CountCharacters(ReadBytes(input))));
-    case ValueKind::kDict: return Value::Integer(static_cast<std::int64_t>(input.dict()->entries.size()));
-    case ValueKind::kLoop: return Value::Integer(static_cast<std::int64_t>(LoopLength(*input.loop())));
+    case ValueKind::kUndefined:
+      return Value::Integer(0);
+    case ValueKind::kText:
+      return Value::Integer(static_cast<std::int64_t>(CountCharacters(ReadBytes(input))));
+    case ValueKind::kDict:
+      return Value::Integer(static_cast<std::int64_t>(input.dict()->entries.size()));
+    case ValueKind::kLoop:
+      return Value::Integer(static_cast<std::int64_t>(LoopLength(*input.loop())));
     case ValueKind::kList:
-      if (input.list()->kind != ListKind::kGenerator) return Value::Integer(static_cast<std::int64_t>(input.list()->items.size()));
+      if (input.list()->kind != ListKind::kGenerator)
+        return Value::Integer(static_cast<std::int64_t>(input.list()->items.size()));
       return Fail("object of type 'generator' has no len()");
-    default: return FailType("no len() of an object of type", input);
+    default:
+      return FailType("no len() of an object of type", input);
   }
 }
 
@@ -208,10 +246,12 @@ Value Evaluator::FilterIndent(const Value& input, const Arguments& arguments) {
   if (!input.is_text()) return FailType("indent takes a text, not", input);
   std::string indent(4, ' ');
   if (given[0] != nullptr) {
-    if (given[0]->is_text()) indent = ReadBytes(*given[0]);
+    if (given[0]->is_text())
+      indent = ReadBytes(*given[0]);
     else if (given[0]->is_integral() && given[0]->integer() <= 256) {
       indent.assign(static_cast<std::size_t>(std::max<std::int64_t>(0, given[0]->integer())), ' ');
-    } else return Fail("indent takes a width of at most 256");
+    } else
+      return Fail("indent takes a width of at most 256");
   }
   const bool first = given[1] != nullptr && Truth(*given[1]);
   const bool blank = given[2] != nullptr && Truth(*given[2]);
@@ -237,7 +277,8 @@ Value Evaluator::FilterReplace(const Value& input, const Arguments& arguments) {
   const Value* given[3] = {nullptr, nullptr, nullptr};
   if (!Bind(arguments, kNames, given)) return Value::None();
   if (given[0] == nullptr || given[1] == nullptr) return Fail("replace takes two texts");
-  if (given[2] != nullptr && !given[2]->is_none() && !given[2]->is_integral()) return Fail("replace takes an integer count");
+  if (given[2] != nullptr && !given[2]->is_none() && !given[2]->is_integral())
+    return Fail("replace takes an integer count");
   const Value text = ToText(input);
   const Value from = ToText(*given[0]);
   const Value to = ToText(*given[1]);
@@ -430,7 +471,8 @@ Value Evaluator::FilterInt(const Value& input, const Arguments& arguments) {
   static constexpr std::string_view kNames[] = {"default", "base"};
   const Value* given[2] = {nullptr, nullptr};
   if (!Bind(arguments, kNames, given)) return Value::None();
-  if (given[1] != nullptr && !(given[1]->is_integral() && given[1]->integer() == 10)) return Fail("int in another base than 10 is not supported");
+  if (given[1] != nullptr && !(given[1]->is_integral() && given[1]->integer() == 10))
+    return Fail("int in another base than 10 is not supported");
   const Value fallback = given[0] != nullptr ? *given[0] : Value::Integer(0);
   if (input.is_integral()) return Value::Integer(input.integer());
   if (input.is_big_integer()) return input;
@@ -467,31 +509,44 @@ Value Evaluator::FilterAbs(const Value& input) {
 // ---- tests ----------------------------------------------------------------------------------------------------------
 
 bool Evaluator::ApplyTest(TestId test, const Value& input, const Arguments& arguments) {
-  const bool takes_one = (test >= TestId::kEq && test <= TestId::kEq) || test == TestId::kDivisibleby || test == TestId::kGe ||
-                         test == TestId::kGt || test == TestId::kIn || test == TestId::kLe || test == TestId::kLt ||
-                         test == TestId::kNe || test == TestId::kSameas;
+  const bool takes_one = (test >= TestId::kEq && test <= TestId::kEq) || test == TestId::kDivisibleby ||
+                         test == TestId::kGe || test == TestId::kGt || test == TestId::kIn || test == TestId::kLe ||
+                         test == TestId::kLt || test == TestId::kNe || test == TestId::kSameas;
   if (arguments.positional.size() != (takes_one ? 1U : 0U)) {
     Fail("the test '" + std::string(arguments.callee) + "' takes " + (takes_one ? "one argument" : "no arguments"));
     return false;
   }
   switch (test) {
-    case TestId::kDefined: return !input.is_undefined();
-    case TestId::kUndefined: return input.is_undefined();
-    case TestId::kNull: return input.is_none();
-    case TestId::kBoolean: return input.is_bool();
-    case TestId::kTrue: return input.is_bool() && input.boolean();
-    case TestId::kFalse: return input.is_bool() && !input.boolean();
-    case TestId::kString: return input.is_text();
-    case TestId::kMapping: return input.is_dict();
-    case TestId::kNumber: return input.is_number();
-    case TestId::kInteger: return input.kind() == ValueKind::kInteger || input.is_big_integer();
-    case TestId::kFloat: return input.is_float();
+    case TestId::kDefined:
+      return !input.is_undefined();
+    case TestId::kUndefined:
+      return input.is_undefined();
+    case TestId::kNull:
+      return input.is_none();
+    case TestId::kBoolean:
+      return input.is_bool();
+    case TestId::kTrue:
+      return input.is_bool() && input.boolean();
+    case TestId::kFalse:
+      return input.is_bool() && !input.boolean();
+    case TestId::kString:
+      return input.is_text();
+    case TestId::kMapping:
+      return input.is_dict();
+    case TestId::kNumber:
+      return input.is_number();
+    case TestId::kInteger:
+      return input.kind() == ValueKind::kInteger || input.is_big_integer();
+    case TestId::kFloat:
+      return input.is_float();
     case TestId::kIterable:
-      return input.is_text() || input.is_list() || input.is_dict() || input.is_undefined() || input.kind() == ValueKind::kLoop;
-    case TestId::kSequence: return input.is_text() || input.is_sequence() || input.is_dict() || input.is_undefined();
+      return input.is_text() || input.is_list() || input.is_dict() || input.is_undefined() ||
+             input.kind() == ValueKind::kLoop;
+    case TestId::kSequence:
+      return input.is_text() || input.is_sequence() || input.is_dict() || input.is_undefined();
     case TestId::kCallable:
-      return input.kind() == ValueKind::kMacro || input.kind() == ValueKind::kMethod || input.kind() == ValueKind::kFunction ||
-             input.is_undefined() || input.kind() == ValueKind::kLoop;
+      return input.kind() == ValueKind::kMacro || input.kind() == ValueKind::kMethod ||
+             input.kind() == ValueKind::kFunction || input.is_undefined() || input.kind() == ValueKind::kLoop;
     case TestId::kLower:
     case TestId::kUpper: {
       const Value text = ToText(input);
@@ -504,7 +559,8 @@ bool Evaluator::ApplyTest(TestId test, const Value& input, const Arguments& argu
       Fail("the test 'sameas' is supported for true, false and none only");
       return false;
     }
-    default: return TestNumberOrOrder(test, input, arguments);
+    default:
+      return TestNumberOrOrder(test, input, arguments);
   }
 }
 
@@ -513,10 +569,11 @@ bool Evaluator::TestNumberOrOrder(TestId test, const Value& input, const Argumen
     return CompareWith(OperatorOf(test), input, arguments.positional[0]);
   }
   const Value divisor = test == TestId::kDivisibleby ? arguments.positional[0] : Value::Integer(2);
-  if (!input.is_integral() || !divisor.is_integral()) return FailType("a test of divisibility takes integers, not", input), false;
+  if (!input.is_number() || !divisor.is_number())
+    return FailType("a test of divisibility takes numbers, not", input), false;
   const Value rest = Arithmetic(ExprKind::kModulo, input, divisor);
   if (failed()) return false;
-  return test == TestId::kOdd ? rest.integer() == 1 : rest.integer() == 0;
+  return rest.number() == (test == TestId::kOdd ? 1.0 : 0.0);
 }
 
 }  // namespace draftmill::jinja

@@ -37,17 +37,24 @@ std::size_t TrailingBytesOf(std::string_view text, std::string_view set) {
 }
 
 bool IsLineBreak(char32_t code) {
-  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 || code == 0x2029;
+  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
+         code == 0x2029;
 }
 
 std::string_view HtmlEscape(char c) {
   switch (c) {
-    case '&': return "&amp;";
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '\'': return "&#39;";
-    case '"': return "&#34;";
-    default: return {};
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '\'':
+      return "&#39;";
+    case '"':
+      return "&#34;";
+    default:
+      return {};
   }
 }
 
@@ -115,7 +122,8 @@ Value Evaluator::DictView(const Dict& dict, MethodId method) {
   Charge(dict.entries.size() * 32);
   List* view = arena_.Make<List>();
   view->kind = ListKind::kView;
-  view->type_name = method == MethodId::kItems ? "dict_items" : (method == MethodId::kKeys ? "dict_keys" : "dict_values");
+  view->type_name =
+      method == MethodId::kItems ? "dict_items" : (method == MethodId::kKeys ? "dict_keys" : "dict_values");
   view->items = arena_.MakeArray<Value>(dict.entries.size());
   view->depth = dict.depth + 1;
   for (std::size_t i = 0; i < dict.entries.size(); ++i) {
@@ -153,21 +161,27 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
   if (object.is_markup()) return Fail("methods of text marked safe are not supported");
   switch (method) {
     case MethodId::kSplit:
-    case MethodId::kRsplit: return SplitText(object, method, arguments);
-    case MethodId::kSplitlines: return SplitLines(object, arguments);
+    case MethodId::kRsplit:
+      return SplitText(object, method, arguments);
+    case MethodId::kSplitlines:
+      return SplitLines(object, arguments);
     case MethodId::kStrip:
     case MethodId::kLstrip:
-    case MethodId::kRstrip: return StripText(object, method, arguments);
+    case MethodId::kRstrip:
+      return StripText(object, method, arguments);
     case MethodId::kStartswith:
     case MethodId::kEndswith:
     case MethodId::kRemoveprefix:
-    case MethodId::kRemovesuffix: return StartsOrEnds(object, method, arguments);
+    case MethodId::kRemovesuffix:
+      return StartsOrEnds(object, method, arguments);
     case MethodId::kFind:
     case MethodId::kRfind:
     case MethodId::kIndex:
-    case MethodId::kCount: return FindText(object, method, arguments);
+    case MethodId::kCount:
+      return FindText(object, method, arguments);
     case MethodId::kPartition:
-    case MethodId::kRpartition: return PartitionText(object, method, arguments);
+    case MethodId::kRpartition:
+      return PartitionText(object, method, arguments);
     case MethodId::kJoin: {
       if (arguments.positional.size() != 1 || !arguments.named.empty()) return Fail("join takes one list");
       const std::span<Value> items = Items(arguments.positional[0]);
@@ -178,13 +192,14 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
     }
     case MethodId::kReplace: {
       const std::span<const Value> given = arguments.positional;
-      if (given.size() < 2 || given.size() > 3 || !arguments.named.empty() || !given[0].is_text() || !given[1].is_text() ||
-          (given.size() == 3 && !given[2].is_integral())) {
+      if (given.size() < 2 || given.size() > 3 || !arguments.named.empty() || !given[0].is_text() ||
+          !given[1].is_text() || (given.size() == 3 && !given[2].is_integral())) {
         return Fail("replace takes two texts and a number");
       }
       return ReplaceText(object, given[0], given[1], given.size() == 3 ? given[2].integer() : -1);
     }
-    default: break;
+    default:
+      break;
   }
   if (!arguments.positional.empty() || !arguments.named.empty()) {
     return Fail(std::string(arguments.callee) + "() takes no arguments");
@@ -193,8 +208,10 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
     case MethodId::kUpper:
     case MethodId::kLower:
     case MethodId::kCapitalize:
-    case MethodId::kTitle: return ChangeCase(object, method);
-    default: return ClassifyText(object, method);
+    case MethodId::kTitle:
+      return ChangeCase(object, method);
+    default:
+      return ClassifyText(object, method);
   }
 }
 
@@ -220,7 +237,8 @@ Value Evaluator::SplitBy(const FlatText& text, std::string_view separator, std::
   std::size_t end = text.bytes.size();
   while (Step()) {
     const std::string_view rest = text.bytes.substr(begin, end - begin);
-    const std::size_t found = limit == 0 ? std::string_view::npos : (from_end ? rest.rfind(separator) : rest.find(separator));
+    const std::size_t found =
+        limit == 0 ? std::string_view::npos : (from_end ? rest.rfind(separator) : rest.find(separator));
     if (found == std::string_view::npos) {
       parts.push_back(SliceText(arena_, text, begin, end));
       break;
@@ -303,7 +321,8 @@ Value Evaluator::StripText(const Value& object, MethodId method, const Arguments
   if (arguments.positional.size() > 1 || !arguments.named.empty()) return Fail("strip takes one text");
   const FlatText text = Read(object);
   const bool by_space = arguments.positional.empty() || arguments.positional[0].is_none();
-  if (!by_space && !arguments.positional[0].is_text()) return FailType("strip takes a text, not", arguments.positional[0]);
+  if (!by_space && !arguments.positional[0].is_text())
+    return FailType("strip takes a text, not", arguments.positional[0]);
   const std::string_view set = by_space ? std::string_view() : ReadBytes(arguments.positional[0]);
   std::size_t begin = 0;
   std::size_t end = text.bytes.size();
@@ -355,7 +374,8 @@ Value Evaluator::FindText(const Value& object, MethodId method, const Arguments&
     if (!given[i].is_integral()) return FailType("bounds must be integers, not", given[i]);
     bounds[i - 1] = ClampBound(given[i].integer(), size);
   }
-  const bool empty_range = bounds[0] > bounds[1] || (given.size() > 1 && given[1].is_integral() && given[1].integer() > size);
+  const bool empty_range =
+      bounds[0] > bounds[1] || (given.size() > 1 && given[1].is_integral() && given[1].integer() > size);
   const std::size_t begin = ByteOfCharacter(text, static_cast<std::size_t>(bounds[0]));
   const std::size_t end = empty_range ? begin : ByteOfCharacter(text, static_cast<std::size_t>(bounds[1]));
   const std::string_view range = text.substr(begin, end - begin);
@@ -363,11 +383,12 @@ Value Evaluator::FindText(const Value& object, MethodId method, const Arguments&
     if (empty_range) return Value::Integer(0);
     if (wanted.empty()) return Value::Integer(static_cast<std::int64_t>(CountCharacters(range)) + 1);
     std::int64_t count = 0;
-    for (std::size_t at = range.find(wanted); at != std::string_view::npos; at = range.find(wanted, at + wanted.size())) ++count;
+    for (std::size_t at = range.find(wanted); at != std::string_view::npos; at = range.find(wanted, at + wanted.size()))
+      ++count;
     return Value::Integer(count);
   }
-  const std::size_t found = empty_range ? std::string_view::npos
-                                        : (method == MethodId::kRfind ? range.rfind(wanted) : range.find(wanted));
+  const std::size_t found =
+      empty_range ? std::string_view::npos : (method == MethodId::kRfind ? range.rfind(wanted) : range.find(wanted));
   if (found != std::string_view::npos) {
     return Value::Integer(bounds[0] + static_cast<std::int64_t>(CountCharacters(range.substr(0, found))));
   }
@@ -435,9 +456,12 @@ Value Evaluator::ChangeCase(const Value& object, MethodId method) {
     const DecodedCharacter character = DecodeAt(text.bytes, at);
     changed.clear();
     const bool first = at == 0;
-    if (method == MethodId::kUpper) AppendUpper(character.code, changed);
-    else if (method == MethodId::kTitle ? starts_word : method == MethodId::kCapitalize && first) AppendTitle(character.code, changed);
-    else AppendLowerAt(text.bytes, at, changed);
+    if (method == MethodId::kUpper)
+      AppendUpper(character.code, changed);
+    else if (method == MethodId::kTitle ? starts_word : method == MethodId::kCapitalize && first)
+      AppendTitle(character.code, changed);
+    else
+      AppendLowerAt(text.bytes, at, changed);
     starts_word = !IsUppercase(character.code) && !IsLowercase(character.code);
     builder_.Append(changed, TagAt(text, at));
     at += character.bytes;
@@ -452,8 +476,10 @@ Value Evaluator::ChangeAsciiCase(const FlatText& text, MethodId method) {
   for (std::size_t i = 0; i < text.bytes.size(); ++i) {
     const char c = text.bytes[i];
     const bool to_upper = method == MethodId::kUpper || (method == MethodId::kCapitalize && i == 0);
-    if (to_upper) changed[i] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    else changed[i] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (to_upper)
+      changed[i] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    else
+      changed[i] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }
   const std::string_view bytes(changed, text.bytes.size());
   return text.runs.empty() ? TextOf(arena_, bytes, text.tag) : TextOf(arena_, bytes, text.runs);
@@ -469,12 +495,24 @@ Value Evaluator::ClassifyText(const Value& object, MethodId method) {
     const bool upper = IsUppercase(character.code);
     const bool lower = IsLowercase(character.code);
     switch (method) {
-      case MethodId::kIsspace: all = IsPythonSpace(character.code); break;
-      case MethodId::kIsalpha: all = IsAlphabetic(character.code); break;
-      case MethodId::kIsdigit: all = IsDecimalDigit(character.code); break;
-      case MethodId::kIsalnum: all = IsAlphabetic(character.code) || IsDecimalDigit(character.code); break;
-      case MethodId::kIsupper: all = !lower; break;
-      default: all = !upper; break;  // islower
+      case MethodId::kIsspace:
+        all = IsPythonSpace(character.code);
+        break;
+      case MethodId::kIsalpha:
+        all = IsAlphabetic(character.code);
+        break;
+      case MethodId::kIsdigit:
+        all = IsDecimalDigit(character.code);
+        break;
+      case MethodId::kIsalnum:
+        all = IsAlphabetic(character.code) || IsDecimalDigit(character.code);
+        break;
+      case MethodId::kIsupper:
+        all = !lower;
+        break;
+      default:
+        all = !upper;
+        break;  // islower
     }
     any_cased = any_cased || upper || lower;
   }

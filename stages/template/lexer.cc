@@ -76,7 +76,8 @@ class Lexer {
       data.remove_suffix(TrailingSpaceBytes(data));
     } else if (sign != '+' && !is_variable) {
       const std::size_t line_begin = data.rfind('\n') + 1;  // npos + 1 is 0
-      if ((line_begin > 0 || line_starting_) && LeadingSpaceBytes(data.substr(line_begin)) == data.size() - line_begin) {
+      if ((line_begin > 0 || line_starting_) &&
+          LeadingSpaceBytes(data.substr(line_begin)) == data.size() - line_begin) {
         data = data.substr(0, line_begin);
       }
     }
@@ -91,7 +92,8 @@ class Lexer {
       return OkStatus();
     }
     const char second = text_[tag + 1];
-    const char sign = tag + 2 < text_.size() && (text_[tag + 2] == '-' || text_[tag + 2] == '+') ? text_[tag + 2] : '\0';
+    const char sign =
+        tag + 2 < text_.size() && (text_[tag + 2] == '-' || text_[tag + 2] == '+') ? text_[tag + 2] : '\0';
     const std::size_t inside = tag + 2 + (sign != '\0' ? 1 : 0);
     AddData(tag, sign, second == '{');
     if (second == '%') {
@@ -197,7 +199,8 @@ class Lexer {
 
   /// Digits with single underscores between them, from `at` on.
   std::size_t SkipDigits(std::size_t at) const {
-    while (at < text_.size() && (IsDigit(text_[at]) || (text_[at] == '_' && at + 1 < text_.size() && IsDigit(text_[at + 1])))) {
+    while (at < text_.size() &&
+           (IsDigit(text_[at]) || (text_[at] == '_' && at + 1 < text_.size() && IsDigit(text_[at + 1])))) {
       ++at;
     }
     return at;
@@ -205,7 +208,8 @@ class Lexer {
 
   Status ReadNumber() {
     const char second = position_ + 1 < text_.size() ? text_[position_ + 1] : '\0';
-    if (text_[position_] == '0' && (second == 'x' || second == 'X' || second == 'o' || second == 'O' || second == 'b' || second == 'B')) {
+    if (text_[position_] == '0' &&
+        (second == 'x' || second == 'X' || second == 'o' || second == 'O' || second == 'b' || second == 'B')) {
       return Fail("numbers in base 2, 8 and 16 are not supported");
     }
     std::size_t end = SkipDigits(position_);
@@ -290,9 +294,9 @@ class Lexer {
   }
 
   Status ReadOperator(std::string& closers) {
-    static constexpr std::array<std::string_view, 25> kOperators = {
-        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".",
-        ":",  "|",  ","};
+    static constexpr std::array<std::string_view, 25> kOperators = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                                    "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                                    ">",  "<",  "=",  ".",  ":",  "|",  ","};
     for (const std::string_view candidate : kOperators) {
       if (text_.compare(position_, candidate.size(), candidate) != 0) continue;
       const char c = candidate[0];
@@ -325,8 +329,8 @@ class Lexer {
 
 Result<std::vector<Token>> Tokenize(std::string_view source) {
   if (source.size() > kMaximumTemplateBytes) {
-    return InvalidInput("template line 1: the template has " + std::to_string(source.size()) +
-                        " bytes; at most " + std::to_string(kMaximumTemplateBytes) + " are read");
+    return InvalidInput("template line 1: the template has " + std::to_string(source.size()) + " bytes; at most " +
+                        std::to_string(kMaximumTemplateBytes) + " are read");
   }
   return Lexer(NormalizeNewlines(source)).Run();
 }

@@ -12,7 +12,17 @@
 namespace draftmill::jinja {
 
 enum class TokenType : std::uint8_t {
-  kData, kBlockBegin, kBlockEnd, kVariableBegin, kVariableEnd, kName, kString, kInteger, kFloat, kOperator, kEnd
+  kData,
+  kBlockBegin,
+  kBlockEnd,
+  kVariableBegin,
+  kVariableEnd,
+  kName,
+  kString,
+  kInteger,
+  kFloat,
+  kOperator,
+  kEnd
 };
 
 struct Token {

@@ -12,11 +12,12 @@
 namespace draftmill::jinja {
 namespace {
 
-constexpr std::array kRefusedStatements = std::to_array<std::string_view>(
-    {"extends", "block", "include", "from", "import", "with", "autoescape", "call", "trans", "do", "debug", "pluralize"});
+constexpr std::array kRefusedStatements =
+    std::to_array<std::string_view>({"extends", "block", "include", "from", "import", "with", "autoescape", "call",
+                                     "trans", "do", "debug", "pluralize"});
 
-/// After a failure the parser goes on with empty nodes until the nearest loop over tokens sees failed(): no function needs
-/// an error path of its own in the middle of an expression.
+/// After a failure the parser goes on with empty nodes until the nearest loop over tokens sees failed(): no function
+/// needs an error path of its own in the middle of an expression.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)), out_(std::make_unique<ParsedTemplate>()) {}
@@ -203,15 +204,24 @@ class Parser {
     const std::string name = ExpectName();
     if (failed()) return;
     open_.push_back(name);
-    if (name == "if") body.push_back(ParseIf(line));
-    else if (name == "for") body.push_back(ParseFor(line));
-    else if (name == "set") body.push_back(ParseSet(line));
-    else if (name == "macro") body.push_back(ParseMacro(line));
-    else if (name == "filter") body.push_back(ParseFilterBlock(line));
-    else if (name == "generation") body.push_back(ParseGeneration(line));
-    else if (name == "break" || name == "continue") body.push_back(ParseLoopControl(name, line));
-    else if (name == "print") Refuse(line, "{% print %}");
-    else FailUnknownTag(name, line);
+    if (name == "if")
+      body.push_back(ParseIf(line));
+    else if (name == "for")
+      body.push_back(ParseFor(line));
+    else if (name == "set")
+      body.push_back(ParseSet(line));
+    else if (name == "macro")
+      body.push_back(ParseMacro(line));
+    else if (name == "filter")
+      body.push_back(ParseFilterBlock(line));
+    else if (name == "generation")
+      body.push_back(ParseGeneration(line));
+    else if (name == "break" || name == "continue")
+      body.push_back(ParseLoopControl(name, line));
+    else if (name == "print")
+      Refuse(line, "{% print %}");
+    else
+      FailUnknownTag(name, line);
     open_.pop_back();
     EndTag();
   }
@@ -302,7 +312,8 @@ class Parser {
       if (!stmt->parameters.empty()) ExpectOperator(",");
       Parameter parameter{kNoName, ExpectName(), nullptr};
       parameter.name = out_->Intern(parameter.text);
-      if (TakeOperator("=")) parameter.fallback = ParseExpression();
+      if (TakeOperator("="))
+        parameter.fallback = ParseExpression();
       else if (!stmt->parameters.empty() && stmt->parameters.back().fallback != nullptr) {
         Fail(line, "non-default argument follows default argument");
       }
@@ -378,7 +389,8 @@ class Parser {
   const Expr* ParseExpression() { return ParseConditional(); }
 
   /// A tuple without brackets, or one expression.
-  const Expr* ParseTuple(bool with_conditional, std::initializer_list<std::string_view> ends, bool in_brackets = false) {
+  const Expr* ParseTuple(bool with_conditional, std::initializer_list<std::string_view> ends,
+                         bool in_brackets = false) {
     const int line = Peek().line;
     std::vector<const Expr*> items;
     bool is_tuple = false;
@@ -449,9 +461,13 @@ class Parser {
   }
 
   bool TakeComparison(CompareOperator& op) {
-    static constexpr std::array kOperators = std::to_array<std::pair<std::string_view, CompareOperator>>(
-        {{"==", CompareOperator::kEqual}, {"!=", CompareOperator::kNotEqual}, {"<=", CompareOperator::kLessEqual},
-         {">=", CompareOperator::kGreaterEqual}, {"<", CompareOperator::kLess}, {">", CompareOperator::kGreater}});
+    static constexpr std::array kOperators =
+        std::to_array<std::pair<std::string_view, CompareOperator>>({{"==", CompareOperator::kEqual},
+                                                                     {"!=", CompareOperator::kNotEqual},
+                                                                     {"<=", CompareOperator::kLessEqual},
+                                                                     {">=", CompareOperator::kGreaterEqual},
+                                                                     {"<", CompareOperator::kLess},
+                                                                     {">", CompareOperator::kGreater}});
     for (const auto& [text, candidate] : kOperators) {
       if (TakeOperator(text)) return op = candidate, true;
     }
@@ -503,12 +519,18 @@ class Parser {
     while (!failed() && Peek().type == TokenType::kOperator) {
       const int line = Peek().line;
       ExprKind kind{};
-      if (AtOperator("*")) kind = ExprKind::kMultiply;
-      else if (AtOperator("/")) kind = ExprKind::kDivide;
-      else if (AtOperator("//")) kind = ExprKind::kFloorDivide;
-      else if (AtOperator("%")) kind = ExprKind::kModulo;
-      else if (AtOperator("**")) return Refuse(line, "the operator **"), left;
-      else break;
+      if (AtOperator("*"))
+        kind = ExprKind::kMultiply;
+      else if (AtOperator("/"))
+        kind = ExprKind::kDivide;
+      else if (AtOperator("//"))
+        kind = ExprKind::kFloorDivide;
+      else if (AtOperator("%"))
+        kind = ExprKind::kModulo;
+      else if (AtOperator("**"))
+        return Refuse(line, "the operator **"), left;
+      else
+        break;
       Skip();
       left = Binary(kind, line, left, ParseUnary(true));
     }
@@ -535,17 +557,22 @@ class Parser {
     const Token& token = Peek();
     const int line = token.line;
     switch (token.type) {
-      case TokenType::kName: return ParseNameOrConstant();
-      case TokenType::kString: return ParseStrings();
-      case TokenType::kInteger: return ParseInteger();
+      case TokenType::kName:
+        return ParseNameOrConstant();
+      case TokenType::kString:
+        return ParseStrings();
+      case TokenType::kInteger:
+        return ParseInteger();
       case TokenType::kFloat: {
         Skip();
         double number = 0;
         std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
         return Constant(line, Value::Float(number));
       }
-      case TokenType::kOperator: break;
-      default: return FailUnexpected("expected an expression"), nullptr;
+      case TokenType::kOperator:
+        break;
+      default:
+        return FailUnexpected("expected an expression"), nullptr;
     }
     const Nesting nesting(*this);
     if (failed()) return nullptr;
@@ -618,10 +645,14 @@ class Parser {
 
   const Expr* ParsePostfix(const Expr* expr) {
     while (!failed()) {
-      if (AtOperator(".")) expr = ParseAttribute(expr);
-      else if (AtOperator("[")) expr = ParseSubscript(expr);
-      else if (AtOperator("(")) expr = ParseCall(expr);
-      else break;
+      if (AtOperator("."))
+        expr = ParseAttribute(expr);
+      else if (AtOperator("["))
+        expr = ParseSubscript(expr);
+      else if (AtOperator("("))
+        expr = ParseCall(expr);
+      else
+        break;
     }
     return expr;
   }
@@ -744,7 +775,8 @@ class Parser {
     return Done(filter);
   }
 
-  /// One that jinja2 has and the engine lacks is refused. One that jinja2 lacks too is refused as jinja2 does it: inside
+  /// One that jinja2 has and the engine lacks is refused. One that jinja2 lacks too is refused as jinja2 does it:
+  /// inside
   /// {% if %} only when it is reached.
   void RefuseOrDefer(const std::string& what, const std::string& name, bool known, int line) {
     if (known) return Refuse(line, "the " + what + " '" + name + "'");

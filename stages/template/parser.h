@@ -1,4 +1,5 @@
-// Reads a chat template: jinja2's grammar as far as real chat templates use it; everything else is refused by name and line.
+// Reads a chat template: jinja2's grammar as far as real chat templates use it; everything else is refused by name and
+// line.
 //
 // Followed source: jinja2 3.1 (parser.py, compiler.py) with the extensions that transformers loads: loop controls and
 // {% generation %}. Nesting is bounded, so that no template can exhaust the stack. Pure function, safe from any thread.

@@ -46,11 +46,13 @@ bool IsClosed(const Stmt& stmt, const ParsedTemplate& parsed, const std::vector<
   VisitTree(
       stmt,
       [&closed](const Stmt& inner) {
-        closed = closed && (inner.kind == StmtKind::kIf || inner.kind == StmtKind::kOutput || inner.kind == StmtKind::kData);
+        closed =
+            closed && (inner.kind == StmtKind::kIf || inner.kind == StmtKind::kOutput || inner.kind == StmtKind::kData);
       },
       [&](const Expr& expr) {
         if (expr.kind == ExprKind::kCall) closed = false;
-        if (expr.kind == ExprKind::kName && (assigned[expr.name] || IsOfTheRow(parsed.names[expr.name]))) closed = false;
+        if (expr.kind == ExprKind::kName && (assigned[expr.name] || IsOfTheRow(parsed.names[expr.name])))
+          closed = false;
       });
   return closed;
 }
@@ -68,8 +70,9 @@ bool PromptIsConstant(const ParsedTemplate& parsed) {
   }
   bool in_tail = false;
   for (const Stmt* stmt : parsed.body) {
-    VisitTree(*stmt, [](const Stmt&) {},
-              [&](const Expr& expr) { in_tail = in_tail || (expr.kind == ExprKind::kName && expr.name == prompt->second); });
+    VisitTree(
+        *stmt, [](const Stmt&) {},
+        [&](const Expr& expr) { in_tail = in_tail || (expr.kind == ExprKind::kName && expr.name == prompt->second); });
     if (in_tail && !IsClosed(*stmt, parsed, assigned)) return false;
   }
   return in_tail;

@@ -26,8 +26,8 @@ enum class FieldKind : std::uint8_t {
 struct FieldSlot {
   std::int32_t message = -1;  ///< index of the message; -1 for text outside messages
   FieldKind kind = FieldKind::kOther;
-  std::string name;           ///< "content", "tool_calls[1]", "tools"
-  bool has_text = false;      ///< whether any text stands in it that is not white space
+  std::string name;       ///< "content", "tool_calls[1]", "tools"
+  bool has_text = false;  ///< whether any text stands in it that is not white space
 };
 
 /// A tag of four bytes: bit 31 generation block, bit 30 field; the rest is the slot, or the owner plus one.

@@ -70,7 +70,8 @@ void AppendTextRepr(Arena& arena, const Value& value, Provenance literal, TextBu
     if (code == '\t') return "\\t";
     if (IsPrintable(code)) return {};
     const char* format = code < 0x100 ? "\\x%02x" : (code < 0x10000 ? "\\u%04x" : "\\U%08x");
-    return {buffer, static_cast<std::size_t>(std::snprintf(buffer, sizeof(buffer), format, static_cast<unsigned>(code)))};
+    return {buffer,
+            static_cast<std::size_t>(std::snprintf(buffer, sizeof(buffer), format, static_cast<unsigned>(code)))};
   };
   VisitFlat(text, [&](std::string_view bytes, Provenance tag) { AppendEscaped(bytes, tag, escape, out); });
   out.Append(quote, literal);
@@ -85,16 +86,29 @@ class ReprWriter {
   bool Write(const Value& value) {
     if (TooLong(out_)) return Fail("a printed value is longer than 32 MiB");
     switch (value.kind()) {
-      case ValueKind::kUndefined: out_.Append("Undefined", literal_); return true;
-      case ValueKind::kNone: out_.Append("None", literal_); return true;
-      case ValueKind::kBool: out_.Append(value.boolean() ? "True" : "False", literal_); return true;
+      case ValueKind::kUndefined:
+        out_.Append("Undefined", literal_);
+        return true;
+      case ValueKind::kNone:
+        out_.Append("None", literal_);
+        return true;
+      case ValueKind::kBool:
+        out_.Append(value.boolean() ? "True" : "False", literal_);
+        return true;
       case ValueKind::kInteger:
       case ValueKind::kBigInteger:
-      case ValueKind::kFloat: AppendNumber(arena_, value, literal_, out_); return true;
-      case ValueKind::kText: AppendTextRepr(arena_, value, literal_, out_); return true;
-      case ValueKind::kList: return WriteList(*value.list());
-      case ValueKind::kDict: return WriteDict(*value.dict());
-      default: return Fail(std::string("printing a ") + TypeName(value) + " is not supported");
+      case ValueKind::kFloat:
+        AppendNumber(arena_, value, literal_, out_);
+        return true;
+      case ValueKind::kText:
+        AppendTextRepr(arena_, value, literal_, out_);
+        return true;
+      case ValueKind::kList:
+        return WriteList(*value.list());
+      case ValueKind::kDict:
+        return WriteDict(*value.dict());
+      default:
+        return Fail(std::string("printing a ") + TypeName(value) + " is not supported");
     }
   }
 
@@ -148,15 +162,28 @@ class JsonWriter {
   bool Write(const Value& value) {
     if (TooLong(out_)) return Fail("tojson's result is longer than 32 MiB");
     switch (value.kind()) {
-      case ValueKind::kNone: out_.Append("null", literal_); return true;
-      case ValueKind::kBool: out_.Append(value.boolean() ? "true" : "false", literal_); return true;
+      case ValueKind::kNone:
+        out_.Append("null", literal_);
+        return true;
+      case ValueKind::kBool:
+        out_.Append(value.boolean() ? "true" : "false", literal_);
+        return true;
       case ValueKind::kInteger:
-      case ValueKind::kBigInteger: AppendNumber(arena_, value, literal_, out_); return true;
-      case ValueKind::kFloat: out_.Append(FloatText(value.number()), literal_); return true;
-      case ValueKind::kText: WriteText(value); return true;
-      case ValueKind::kList: return WriteList(value);
-      case ValueKind::kDict: return WriteDict(*value.dict());
-      default: return Fail(std::string("Object of type ") + TypeName(value) + " is not JSON serializable");
+      case ValueKind::kBigInteger:
+        AppendNumber(arena_, value, literal_, out_);
+        return true;
+      case ValueKind::kFloat:
+        out_.Append(FloatText(value.number()), literal_);
+        return true;
+      case ValueKind::kText:
+        WriteText(value);
+        return true;
+      case ValueKind::kList:
+        return WriteList(value);
+      case ValueKind::kDict:
+        return WriteDict(*value.dict());
+      default:
+        return Fail(std::string("Object of type ") + TypeName(value) + " is not JSON serializable");
     }
   }
 
@@ -178,14 +205,22 @@ class JsonWriter {
     const bool ensure_ascii = options_.ensure_ascii;
     const auto escape = [ensure_ascii, &buffer](char32_t code) -> std::string_view {
       switch (code) {
-        case '"': return "\\\"";
-        case '\\': return "\\\\";
-        case '\n': return "\\n";
-        case '\r': return "\\r";
-        case '\t': return "\\t";
-        case '\b': return "\\b";
-        case '\f': return "\\f";
-        default: break;
+        case '"':
+          return "\\\"";
+        case '\\':
+          return "\\\\";
+        case '\n':
+          return "\\n";
+        case '\r':
+          return "\\r";
+        case '\t':
+          return "\\t";
+        case '\b':
+          return "\\b";
+        case '\f':
+          return "\\f";
+        default:
+          break;
       }
       if (code >= 0x20 && (code < 0x7F || !ensure_ascii)) return {};
       int size = 0;
@@ -193,7 +228,8 @@ class JsonWriter {
         size = std::snprintf(buffer, sizeof(buffer), "\\u%04x", static_cast<unsigned>(code));
       } else {
         const unsigned pair = static_cast<unsigned>(code) - 0x10000U;
-        size = std::snprintf(buffer, sizeof(buffer), "\\u%04x\\u%04x", 0xD800U + (pair >> 10), 0xDC00U + (pair & 0x3FFU));
+        size =
+            std::snprintf(buffer, sizeof(buffer), "\\u%04x\\u%04x", 0xD800U + (pair >> 10), 0xDC00U + (pair & 0x3FFU));
       }
       return {buffer, static_cast<std::size_t>(size)};
     };
@@ -221,7 +257,8 @@ class JsonWriter {
 
   bool WriteList(const Value& value) {
     const List& list = *value.list();
-    if (!value.is_sequence()) return Fail(std::string("Object of type ") + TypeName(value) + " is not JSON serializable");
+    if (!value.is_sequence())
+      return Fail(std::string("Object of type ") + TypeName(value) + " is not JSON serializable");
     if (list.items.empty()) return out_.Append("[]", literal_), true;
     out_.Append('[', literal_);
     ++level_;
@@ -267,7 +304,9 @@ class JsonWriter {
 
   bool WriteKey(const Value& key) {
     switch (key.kind()) {
-      case ValueKind::kText: WriteText(key); return true;
+      case ValueKind::kText:
+        WriteText(key);
+        return true;
       case ValueKind::kNone:
       case ValueKind::kBool:
       case ValueKind::kInteger:

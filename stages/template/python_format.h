@@ -1,7 +1,7 @@
 // Values as Python prints them: str(), repr() and json.dumps(). Text keeps its provenance.
 //
-// Everything that the template adds (quotes, brackets, numbers) is literal text of `owner`. Not safe for concurrent use of
-// one builder.
+// Everything that the template adds (quotes, brackets, numbers) is literal text of `owner`. Not safe for concurrent use
+// of one builder.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct JsonOptions {
   bool ensure_ascii = false;
   bool sort_keys = false;
   bool has_indent = false;
-  std::string indent;                ///< one level, e.g. two spaces
+  std::string indent;  ///< one level, e.g. two spaces
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };

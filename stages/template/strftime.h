@@ -12,8 +12,8 @@ namespace draftmill::jinja {
 /// A moment without a time zone.
 struct DateTime {
   int year = 2025;
-  int month = 1;   ///< 1..12
-  int day = 1;     ///< 1..31
+  int month = 1;  ///< 1..12
+  int day = 1;    ///< 1..31
   int hour = 0;
   int minute = 0;
   int second = 0;

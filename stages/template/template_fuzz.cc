@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a chat template, parsed and rendered on a small conversation. Nothing may crash, hang, or leave
-// the bounds of the engine.
+// libFuzzer: any bytes as a chat template, parsed and rendered on a small conversation. Nothing may crash, hang, or
+// leave the bounds of the engine.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -7,7 +7,8 @@ namespace draftmill::jinja {
 namespace {
 
 /// Adds the runs of `text` within [begin, end) to `runs`, whose text so far is `base` bytes long.
-void AppendRuns(const FlatText& text, std::size_t begin, std::size_t end, std::size_t base, std::vector<TextRun>& runs) {
+void AppendRuns(const FlatText& text, std::size_t begin, std::size_t end, std::size_t base,
+                std::vector<TextRun>& runs) {
   if (begin >= end) return;
   const auto add = [&runs](std::size_t run_end, Provenance tag) {
     if (!runs.empty() && runs.back().tag == tag) {
@@ -216,14 +217,21 @@ Value TextBuilder::Finish(Arena& arena) {
 bool Truth(const Value& value) {
   switch (value.kind()) {
     case ValueKind::kUndefined:
-    case ValueKind::kNone: return false;
+    case ValueKind::kNone:
+      return false;
     case ValueKind::kBool:
-    case ValueKind::kInteger: return value.integer() != 0;
-    case ValueKind::kFloat: return value.number() != 0;
-    case ValueKind::kText: return value.text()->size != 0;
-    case ValueKind::kList: return value.list()->kind == ListKind::kGenerator || !value.list()->items.empty();
-    case ValueKind::kDict: return !value.dict()->entries.empty();
-    default: return true;
+    case ValueKind::kInteger:
+      return value.integer() != 0;
+    case ValueKind::kFloat:
+      return value.number() != 0;
+    case ValueKind::kText:
+      return value.text()->size != 0;
+    case ValueKind::kList:
+      return value.list()->kind == ListKind::kGenerator || !value.list()->items.empty();
+    case ValueKind::kDict:
+      return !value.dict()->entries.empty();
+    default:
+      return true;
   }
 }
 
@@ -232,15 +240,24 @@ bool Equal(Arena& arena, const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case ValueKind::kUndefined:
-    case ValueKind::kNone: return true;
-    case ValueKind::kText: return a.text()->size == b.text()->size && Bytes(arena, a) == Bytes(arena, b);
-    case ValueKind::kList: return a.list() == b.list() || EqualLists(arena, *a.list(), *b.list());
-    case ValueKind::kDict: return a.dict() == b.dict() || EqualDicts(arena, *a.dict(), *b.dict());
-    case ValueKind::kNamespace: return a.names() == b.names();
-    case ValueKind::kMacro: return a.macro() == b.macro();
-    case ValueKind::kLoop: return a.loop() == b.loop();
-    case ValueKind::kFunction: return a.function() == b.function();
-    default: return false;
+    case ValueKind::kNone:
+      return true;
+    case ValueKind::kText:
+      return a.text()->size == b.text()->size && Bytes(arena, a) == Bytes(arena, b);
+    case ValueKind::kList:
+      return a.list() == b.list() || EqualLists(arena, *a.list(), *b.list());
+    case ValueKind::kDict:
+      return a.dict() == b.dict() || EqualDicts(arena, *a.dict(), *b.dict());
+    case ValueKind::kNamespace:
+      return a.names() == b.names();
+    case ValueKind::kMacro:
+      return a.macro() == b.macro();
+    case ValueKind::kLoop:
+      return a.loop() == b.loop();
+    case ValueKind::kFunction:
+      return a.function() == b.function();
+    default:
+      return false;
   }
 }
 
@@ -261,7 +278,8 @@ std::optional<int> Compare(Arena& arena, const Value& a, const Value& b) {
 
 const Value* FindKey(Arena& arena, const Dict& dict, std::string_view key) {
   for (const DictEntry& entry : dict.entries) {
-    if (entry.key.is_text() && entry.key.text()->size == key.size() && Bytes(arena, entry.key) == key) return &entry.value;
+    if (entry.key.is_text() && entry.key.text()->size == key.size() && Bytes(arena, entry.key) == key)
+      return &entry.value;
   }
   return nullptr;
 }
@@ -293,7 +311,8 @@ std::optional<std::span<Value>> Iterate(Arena& arena, const Value& value) {
   const FlatText text = Flatten(arena, value);
   std::vector<Value> characters;
   for (std::size_t at = 0; at < text.bytes.size() && !arena.over_budget();) {
-    const std::size_t next = std::min(text.bytes.size(), at + CharacterBytes(static_cast<unsigned char>(text.bytes[at])));
+    const std::size_t next =
+        std::min(text.bytes.size(), at + CharacterBytes(static_cast<unsigned char>(text.bytes[at])));
     characters.push_back(SliceText(arena, text, at, next));
     at = next;
   }
@@ -304,22 +323,34 @@ std::optional<std::span<Value>> Iterate(Arena& arena, const Value& value) {
 
 const char* TypeName(const Value& value) {
   switch (value.kind()) {
-    case ValueKind::kUndefined: return "Undefined";
-    case ValueKind::kNone: return "NoneType";
-    case ValueKind::kBool: return "bool";
+    case ValueKind::kUndefined:
+      return "Undefined";
+    case ValueKind::kNone:
+      return "NoneType";
+    case ValueKind::kBool:
+      return "bool";
     case ValueKind::kInteger:
-    case ValueKind::kBigInteger: return "int";
-    case ValueKind::kFloat: return "float";
-    case ValueKind::kText: return value.is_markup() ? "Markup" : "str";
+    case ValueKind::kBigInteger:
+      return "int";
+    case ValueKind::kFloat:
+      return "float";
+    case ValueKind::kText:
+      return value.is_markup() ? "Markup" : "str";
     case ValueKind::kList:
       if (value.list()->kind == ListKind::kList) return "list";
       return value.list()->kind == ListKind::kTuple ? "tuple" : value.list()->type_name;
-    case ValueKind::kDict: return "dict";
-    case ValueKind::kNamespace: return "Namespace";
-    case ValueKind::kMacro: return "Macro";
-    case ValueKind::kLoop: return "LoopContext";
-    case ValueKind::kMethod: return "method";
-    case ValueKind::kFunction: return "function";
+    case ValueKind::kDict:
+      return "dict";
+    case ValueKind::kNamespace:
+      return "Namespace";
+    case ValueKind::kMacro:
+      return "Macro";
+    case ValueKind::kLoop:
+      return "LoopContext";
+    case ValueKind::kMethod:
+      return "method";
+    case ValueKind::kFunction:
+      return "function";
   }
   return "object";
 }

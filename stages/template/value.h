@@ -1,8 +1,9 @@
 // Values of the template language, with Python's meaning, and text whose runs know where they come from.
 //
-// A Value is 16 bytes and is copied freely; what it points to lives in the Arena of the rendering or in the parsed template,
-// and is immutable, except namespaces and the position of a generator. Functions that could fail in Python say so by
-// returning std::nullopt or false, and the evaluator makes the message. Not safe for concurrent use within one rendering.
+// A Value is 16 bytes and is copied freely; what it points to lives in the Arena of the rendering or in the parsed
+// template, and is immutable, except namespaces and the position of a generator. Functions that could fail in Python
+// say so by returning std::nullopt or false, and the evaluator makes the message. Not safe for concurrent use within
+// one rendering.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +36,10 @@ struct TextPiece;
 /// The bytes of a text: flat, or joined from pieces that are copied together only when somebody needs them in one.
 struct TextRep {
   std::uint32_t size = 0;
-  std::uint32_t count = 0;               ///< flat: number of runs, 0 where the tag of the value counts; joined: pieces
-  const char* data = nullptr;            ///< flat: the bytes; joined: nullptr until flattened
-  const TextRun* runs = nullptr;         ///< flat, count > 0
-  const TextPiece* pieces = nullptr;     ///< joined, count > 0
+  std::uint32_t count = 0;            ///< flat: number of runs, 0 where the tag of the value counts; joined: pieces
+  const char* data = nullptr;         ///< flat: the bytes; joined: nullptr until flattened
+  const TextRun* runs = nullptr;      ///< flat, count > 0
+  const TextPiece* pieces = nullptr;  ///< joined, count > 0
 };
 
 struct TextPiece {
@@ -51,9 +52,9 @@ enum class ListKind : std::uint8_t { kList, kTuple, kView, kGenerator };
 struct List {
   std::span<Value> items;
   ListKind kind = ListKind::kList;
-  std::uint32_t position = 0;            ///< of a generator: how many items were taken
-  std::uint32_t depth = 1;               ///< one more than the deepest item
-  const char* type_name = "list";        ///< Python's name for views and generators, for messages
+  std::uint32_t position = 0;      ///< of a generator: how many items were taken
+  std::uint32_t depth = 1;         ///< one more than the deepest item
+  const char* type_name = "list";  ///< Python's name for views and generators, for messages
 };
 
 struct DictEntry;
@@ -61,13 +62,13 @@ struct DictEntry;
 struct Dict {
   std::span<DictEntry> entries;
   std::int32_t message = Provenance::kNoMessage;  ///< which message of the conversation this is, or was made from
-  std::uint32_t depth = 1;               ///< one more than the deepest value
+  std::uint32_t depth = 1;                        ///< one more than the deepest value
 };
 
 struct NamespaceEntry;
 
 struct Namespace {
-  std::span<NamespaceEntry> entries;     ///< capacity
+  std::span<NamespaceEntry> entries;  ///< capacity
   std::uint32_t size = 0;
 };
 
@@ -75,28 +76,98 @@ struct Namespace {
 enum class GlobalFunction : std::uint8_t { kNamespace, kRaiseException, kStrftimeNow, kRange, kDict };
 
 enum class ValueKind : std::uint8_t {
-  kUndefined, kNone, kBool, kInteger, kBigInteger, kFloat, kText, kList, kDict, kNamespace, kMacro, kLoop, kMethod, kFunction
+  kUndefined,
+  kNone,
+  kBool,
+  kInteger,
+  kBigInteger,
+  kFloat,
+  kText,
+  kList,
+  kDict,
+  kNamespace,
+  kMacro,
+  kLoop,
+  kMethod,
+  kFunction
 };
 
 class Value {
  public:
   Value() = default;  ///< None
   static Value None() { return {}; }
-  static Value Undefined(const Expr* origin) { Value v(ValueKind::kUndefined); v.as_.origin = origin; return v; }
+  static Value Undefined(const Expr* origin) {
+    Value v(ValueKind::kUndefined);
+    v.as_.origin = origin;
+    return v;
+  }
   /// What reading a forbidden attribute gives; using it is a security error.
-  static Value Unsafe(const Expr* origin) { Value v = Undefined(origin); v.flag_ = true; return v; }
-  static Value Bool(bool b) { Value v(ValueKind::kBool); v.as_.integer = b ? 1 : 0; return v; }
-  static Value Integer(std::int64_t i) { Value v(ValueKind::kInteger); v.as_.integer = i; return v; }
-  static Value Float(double d) { Value v(ValueKind::kFloat); v.as_.number = d; return v; }
-  static Value BigInteger(TextRep* digits) { Value v(ValueKind::kBigInteger); v.as_.text = digits; return v; }
-  static Value Text(TextRep* rep, Provenance tag) { Value v(ValueKind::kText); v.tag_ = tag; v.as_.text = rep; return v; }
-  static Value Of(List* list) { Value v(ValueKind::kList); v.as_.list = list; return v; }
-  static Value Of(Dict* dict) { Value v(ValueKind::kDict); v.as_.dict = dict; return v; }
-  static Value Of(Namespace* names) { Value v(ValueKind::kNamespace); v.as_.names = names; return v; }
-  static Value Of(const Macro* macro) { Value v(ValueKind::kMacro); v.as_.macro = macro; return v; }
-  static Value Of(LoopState* loop) { Value v(ValueKind::kLoop); v.as_.loop = loop; return v; }
-  static Value Of(const BoundMethod* method) { Value v(ValueKind::kMethod); v.as_.method = method; return v; }
-  static Value Of(GlobalFunction function) { Value v(ValueKind::kFunction); v.as_.function = function; return v; }
+  static Value Unsafe(const Expr* origin) {
+    Value v = Undefined(origin);
+    v.flag_ = true;
+    return v;
+  }
+  static Value Bool(bool b) {
+    Value v(ValueKind::kBool);
+    v.as_.integer = b ? 1 : 0;
+    return v;
+  }
+  static Value Integer(std::int64_t i) {
+    Value v(ValueKind::kInteger);
+    v.as_.integer = i;
+    return v;
+  }
+  static Value Float(double d) {
+    Value v(ValueKind::kFloat);
+    v.as_.number = d;
+    return v;
+  }
+  static Value BigInteger(TextRep* digits) {
+    Value v(ValueKind::kBigInteger);
+    v.as_.text = digits;
+    return v;
+  }
+  static Value Text(TextRep* rep, Provenance tag) {
+    Value v(ValueKind::kText);
+    v.tag_ = tag;
+    v.as_.text = rep;
+    return v;
+  }
+  static Value Of(List* list) {
+    Value v(ValueKind::kList);
+    v.as_.list = list;
+    return v;
+  }
+  static Value Of(Dict* dict) {
+    Value v(ValueKind::kDict);
+    v.as_.dict = dict;
+    return v;
+  }
+  static Value Of(Namespace* names) {
+    Value v(ValueKind::kNamespace);
+    v.as_.names = names;
+    return v;
+  }
+  static Value Of(const Macro* macro) {
+    Value v(ValueKind::kMacro);
+    v.as_.macro = macro;
+    return v;
+  }
+  static Value Of(LoopState* loop) {
+    Value v(ValueKind::kLoop);
+    v.as_.loop = loop;
+    return v;
+  }
+  static Value Of(const BoundMethod* method) {
+    Value v(ValueKind::kMethod);
+    v.as_.method = method;
+    return v;
+  }
+  static Value Of(GlobalFunction function) {
+    Value v(ValueKind::kFunction);
+    v.as_.function = function;
+    return v;
+  }
 
   ValueKind kind() const { return kind_; }
   bool is_undefined() const { return kind_ == ValueKind::kUndefined; }
@@ -131,8 +202,16 @@ class Value {
   const Expr* origin() const { return as_.origin; }
   TextPiece piece() const { return {as_.text, tag_}; }
 
-  Value WithMarkup() const { Value v = *this; v.flag_ = true; return v; }
-  Value WithTag(Provenance tag) const { Value v = *this; v.tag_ = tag; return v; }
+  Value WithMarkup() const {
+    Value v = *this;
+    v.flag_ = true;
+    return v;
+  }
+  Value WithTag(Provenance tag) const {
+    Value v = *this;
+    v.tag_ = tag;
+    return v;
+  }
 
  private:
   explicit Value(ValueKind kind) : kind_(kind) {}
@@ -174,7 +253,7 @@ inline std::int32_t MessageOf(const Value& value) {
 /// Text in one piece, with its runs.
 struct FlatText {
   std::string_view bytes;
-  Provenance tag;                  ///< where runs is empty
+  Provenance tag;  ///< where runs is empty
   std::span<const TextRun> runs;
 };
 

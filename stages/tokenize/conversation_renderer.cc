@@ -108,7 +108,8 @@ void ConversationRenderer::SetVariable(std::string_view name, const Value& value
 Status ConversationRenderer::Load(const json::Value& conversation, Scratch& scratch) const {
   const json::Value* messages = conversation.Find("messages");
   if (messages == nullptr || !messages->is_array()) return InvalidInput("the conversation has no list of messages");
-  if (messages->as_array().size() > kMaximumMessages) return InvalidInput("the conversation has more than 2^20 messages");
+  if (messages->as_array().size() > kMaximumMessages)
+    return InvalidInput("the conversation has more than 2^20 messages");
   jinja::Arena& arena = scratch.evaluator_.arena();
   arena.Rewind(scratch.empty_);
   scratch.slots_.clear();
@@ -123,7 +124,8 @@ Status ConversationRenderer::Load(const json::Value& conversation, Scratch& scra
     const json::Value* value = conversation.Find(name);
     Value loaded = Value::None();
     if (value != nullptr) {
-      loaded = jinja::FromJson(arena, *value, AddSlot(scratch.slots_, {-1, FieldKind::kRow, std::string(name), HasText(*value)}));
+      loaded = jinja::FromJson(arena, *value,
+                               AddSlot(scratch.slots_, {-1, FieldKind::kRow, std::string(name), HasText(*value)}));
     }
     SetVariable(name, loaded, scratch);
   }
@@ -168,7 +170,8 @@ Value ConversationRenderer::LoadField(const json::Member& field, std::int32_t me
     }
     return jinja::MakeList(arena, calls);
   }
-  if (kind != FieldKind::kContent || !value.is_string()) return jinja::FromJson(arena, value, add(kind, name, HasText(value)));
+  if (kind != FieldKind::kContent || !value.is_string())
+    return jinja::FromJson(arena, value, add(kind, name, HasText(value)));
   const std::string_view content = value.as_string();
   const ReasoningRange reasoning = FindReasoning(content);
   const bool splits = scratch.roles_.back() == MessageRole::kAssistant && reasoning.end > reasoning.begin;
@@ -198,14 +201,16 @@ Status ConversationRenderer::Render(Scratch& scratch, const RenderRequest& reque
   for (const jinja::OutputRun& run : scratch.evaluator_.output()) {
     out.text.append(run.data, run.size);
     const auto end = static_cast<std::uint32_t>(out.text.size());
-    if (!out.runs.empty() && out.runs.back().tag == run.tag) out.runs.back().end = end;
-    else out.runs.push_back({end, run.tag});
+    if (!out.runs.empty() && out.runs.back().tag == run.tag)
+      out.runs.back().end = end;
+    else
+      out.runs.push_back({end, run.tag});
   }
   return OkStatus();
 }
 
-Result<std::string> ConversationRenderer::GenerationPrompt(Scratch& scratch, std::size_t messages) const {
-  if (scratch.has_constant_prompt_) return scratch.constant_prompt_;
+Result<GenerationPrompt> ConversationRenderer::PromptAfter(Scratch& scratch, std::size_t messages) const {
+  if (scratch.has_constant_prompt_) return GenerationPrompt{scratch.constant_prompt_};
   RenderedText& with = scratch.with_prompt_;
   RenderedText& without = scratch.without_prompt_;
   DRAFTMILL_RETURN_IF_ERROR(Render(scratch, {messages, true}, with));
@@ -216,12 +221,17 @@ Result<std::string> ConversationRenderer::GenerationPrompt(Scratch& scratch, std
       scratch.has_constant_prompt_ = true;
       scratch.constant_prompt_ = prompt;
     }
-    return prompt;
+    return GenerationPrompt{std::move(prompt)};
   }
-  // The template always appends a prompt, or ends differently with one: what belongs to no message is the prompt.
+  // The template ends differently with a prompt, or always appends one: the text at the end that belongs to no message.
   const std::size_t end = EndOfMessages(with, scratch.slots_);
-  if (end < with.text.size()) return with.text.substr(end);
-  return with.text.substr(CommonPrefix(with.text, without.text));
+  if (with.text != without.text) {
+    return GenerationPrompt{with.text.substr(end < with.text.size() ? end : CommonPrefix(with.text, without.text))};
+  }
+  std::string tail = with.text.substr(end);
+  DRAFTMILL_RETURN_IF_ERROR(Render(scratch, {scratch.messages_.size(), false}, without));
+  const bool is_always_there = without.text.substr(EndOfMessages(without, scratch.slots_)) == tail;
+  return GenerationPrompt{std::move(tail), !is_always_there};
 }
 
 }  // namespace draftmill

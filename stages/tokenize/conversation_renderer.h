@@ -31,8 +31,16 @@ struct RenderedText {
 
 /// What of a conversation is rendered.
 struct RenderRequest {
-  std::size_t messages = 0;             ///< the first so many
+  std::size_t messages = 0;  ///< the first so many
   bool add_generation_prompt = false;
+};
+
+/// The text that add_generation_prompt appends (the G of the loss mask's rule).
+struct GenerationPrompt {
+  std::string text;
+  /// True where it may be a prompt or the end of what stood before: it counts only where the answer begins with all of
+  /// it.
+  bool counts_whole_only = false;
 };
 
 /// Which messages are the model's own.
@@ -41,8 +49,8 @@ enum class MessageRole : std::uint8_t { kAssistant, kOther };
 class ConversationRenderer {
  public:
   struct Options {
-    json::Object variables;             ///< of the template: bos_token, enable_thinking, ...; not those of the row
-    jinja::DateTime now;                ///< what strftime_now shows
+    json::Object variables;  ///< of the template: bos_token, enable_thinking, ...; not those of the row
+    jinja::DateTime now;     ///< what strftime_now shows
     jinja::Limits limits;
   };
 
@@ -60,7 +68,7 @@ class ConversationRenderer {
     jinja::Evaluator evaluator_;
     jinja::Arena::Mark empty_;
     jinja::Arena::Mark loaded_;
-    std::vector<jinja::Value> variables_;   ///< by NameId
+    std::vector<jinja::Value> variables_;  ///< by NameId
     std::vector<jinja::Value> messages_;
     std::vector<jinja::FieldSlot> slots_;
     std::vector<MessageRole> roles_;
@@ -70,8 +78,8 @@ class ConversationRenderer {
     RenderedText without_prompt_;
   };
 
-  static Result<std::unique_ptr<const ConversationRenderer>> Create(std::unique_ptr<const jinja::ChatTemplate> chat_template,
-                                                                    Options options);
+  static Result<std::unique_ptr<const ConversationRenderer>> Create(
+      std::unique_ptr<const jinja::ChatTemplate> chat_template, Options options);
 
   const jinja::ChatTemplate& chat_template() const { return *template_; }
   std::unique_ptr<Scratch> MakeScratch() const;
@@ -82,8 +90,8 @@ class ConversationRenderer {
   /// Renders the loaded conversation into `out`, which is overwritten.
   Status Render(Scratch& scratch, const RenderRequest& request, RenderedText& out) const;
 
-  /// The text that add_generation_prompt appends after the first `messages` messages (the G of the loss mask's rule).
-  Result<std::string> GenerationPrompt(Scratch& scratch, std::size_t messages) const;
+  /// What add_generation_prompt appends after the first `messages` messages.
+  Result<GenerationPrompt> PromptAfter(Scratch& scratch, std::size_t messages) const;
 
  private:
   ConversationRenderer() = default;

@@ -30,7 +30,7 @@ class MaskBuilder {
 
   /// Byte ranges that one turn supervises go to `ranges`, ascending.
   void AddTurn(const SupervisedTurn& turn, std::span<const Piece> pieces, std::vector<ByteRange>& ranges) {
-    const std::int64_t start = SkipPrompt(turn.generation_prompt, pieces);
+    const std::int64_t start = SkipPrompt(turn.prompt, pieces);
     const std::int64_t end = FindEnd(start, pieces);
     if (end <= start) return;
     for (const Piece& piece : pieces) {
@@ -65,8 +65,10 @@ class MaskBuilder {
 
   static void AddRange(std::int64_t begin, std::int64_t end, std::vector<ByteRange>& ranges) {
     if (begin >= end) return;
-    if (!ranges.empty() && ranges.back().end == begin) ranges.back().end = end;
-    else ranges.push_back({begin, end});
+    if (!ranges.empty() && ranges.back().end == begin)
+      ranges.back().end = end;
+    else
+      ranges.push_back({begin, end});
   }
 
   bool IsLeftOut(Provenance tag) const {
@@ -75,12 +77,14 @@ class MaskBuilder {
 
  private:
   /// The first byte of the turn after its longest common prefix with the prompt, in whole characters.
-  std::int64_t SkipPrompt(std::string_view prompt, std::span<const Piece> pieces) const {
+  std::int64_t SkipPrompt(const GenerationPrompt& generation_prompt, std::span<const Piece> pieces) const {
+    const std::string_view prompt = generation_prompt.text;
     std::size_t matched = 0;
     for (const Piece& piece : pieces) {
       for (std::int64_t at = piece.begin; at < piece.end; ++at, ++matched) {
         const char byte = rendered_.text[static_cast<std::size_t>(at)];
         if (matched < prompt.size() && prompt[matched] == byte) continue;
+        if (generation_prompt.counts_whole_only && matched < prompt.size()) return pieces.front().begin;
         while (at > piece.begin && IsContinuation(rendered_.text[static_cast<std::size_t>(at)])) --at;
         return at;
       }
@@ -128,9 +132,9 @@ class MaskBuilder {
     for (std::size_t i = pieces.size(); i > 0; --i) {
       const Piece& piece = pieces[i - 1];
       if (piece.tag.is_field()) return piece.end;
-      const std::string_view text = std::string_view(rendered_.text)
-                                        .substr(static_cast<std::size_t>(piece.begin),
-                                                static_cast<std::size_t>(piece.end - piece.begin));
+      const std::string_view text =
+          std::string_view(rendered_.text)
+              .substr(static_cast<std::size_t>(piece.begin), static_cast<std::size_t>(piece.end - piece.begin));
       const std::size_t blank = jinja::TrailingSpaceBytes(text);
       if (blank < text.size()) return piece.end - static_cast<std::int64_t>(blank);
     }
@@ -148,12 +152,14 @@ class MaskBuilder {
 std::vector<std::vector<Piece>> PiecesOfTurns(const RenderedText& rendered, const std::vector<FieldSlot>& slots,
                                               std::size_t messages, std::span<const SupervisedTurn> turns) {
   std::vector<std::int32_t> turn_of(messages, -1);
-  for (std::size_t i = 0; i < turns.size(); ++i) turn_of[static_cast<std::size_t>(turns[i].message)] = static_cast<std::int32_t>(i);
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    turn_of[static_cast<std::size_t>(turns[i].message)] = static_cast<std::int32_t>(i);
   std::vector<std::vector<Piece>> pieces(turns.size());
   std::int64_t begin = 0;
   for (const jinja::TextRun& run : rendered.runs) {
     const std::int32_t message = MessageOfRun(run.tag, slots);
-    if (message >= 0 && static_cast<std::size_t>(message) < messages && turn_of[static_cast<std::size_t>(message)] >= 0) {
+    if (message >= 0 && static_cast<std::size_t>(message) < messages &&
+        turn_of[static_cast<std::size_t>(message)] >= 0) {
       pieces[static_cast<std::size_t>(turn_of[static_cast<std::size_t>(message)])].push_back({begin, run.end, run.tag});
     }
     begin = run.end;
@@ -161,7 +167,8 @@ std::vector<std::vector<Piece>> PiecesOfTurns(const RenderedText& rendered, cons
   return pieces;
 }
 
-/// What the template marks with {% generation %}, less what stems from another role or from a turn that is not asked for.
+/// What the template marks with {% generation %}, less what stems from another role or from a turn that is not asked
+/// for.
 std::vector<ByteRange> GenerationRanges(const RenderedText& rendered, const std::vector<FieldSlot>& slots,
                                         const std::vector<MessageRole>& roles, std::span<const SupervisedTurn> turns,
                                         const MaskBuilder& builder) {
@@ -169,9 +176,11 @@ std::vector<ByteRange> GenerationRanges(const RenderedText& rendered, const std:
   std::int64_t begin = 0;
   for (const jinja::TextRun& run : rendered.runs) {
     const std::int32_t message = MessageOfRun(run.tag, slots);
-    const bool is_asked = message >= 0 && std::any_of(turns.begin(), turns.end(),
-                                                      [message](const SupervisedTurn& turn) { return turn.message == message; });
-    const bool is_own = run.tag.is_literal() || (message >= 0 && roles[static_cast<std::size_t>(message)] == MessageRole::kAssistant);
+    const bool is_asked =
+        message >= 0 && std::any_of(turns.begin(), turns.end(),
+                                    [message](const SupervisedTurn& turn) { return turn.message == message; });
+    const bool is_own =
+        run.tag.is_literal() || (message >= 0 && roles[static_cast<std::size_t>(message)] == MessageRole::kAssistant);
     if (run.tag.in_generation() && is_asked && is_own && !builder.IsLeftOut(run.tag)) {
       MaskBuilder::AddRange(begin, run.end, ranges);
     }
@@ -182,9 +191,9 @@ std::vector<ByteRange> GenerationRanges(const RenderedText& rendered, const std:
 
 }  // namespace
 
-void ComputeLossMask(const RenderedText& rendered, const std::vector<FieldSlot>& slots, const std::vector<MessageRole>& roles,
-                     const Encoding& encoding, std::span<const SupervisedTurn> turns, const LossMaskOptions& options,
-                     LossMaskResult& result) {
+void ComputeLossMask(const RenderedText& rendered, const std::vector<FieldSlot>& slots,
+                     const std::vector<MessageRole>& roles, const Encoding& encoding,
+                     std::span<const SupervisedTurn> turns, const LossMaskOptions& options, LossMaskResult& result) {
   result = {};
   result.mask.assign(encoding.ids.size(), 0);
   if (!turns.empty()) result.last_supervised_message = turns.back().message;

@@ -15,8 +15,8 @@ constexpr std::int64_t kMaximumFileBytes = std::int64_t{64} << 20;
 
 constexpr std::array<std::string_view, 7> kSpecialTokens = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                             "pad_token", "cls_token", "mask_token"};
-constexpr std::array<std::string_view, 5> kLengthFields = {"max_position_embeddings", "n_positions", "max_sequence_length",
-                                                           "max_seq_len", "seq_length"};
+constexpr std::array<std::string_view, 5> kLengthFields = {"max_position_embeddings", "n_positions",
+                                                           "max_sequence_length", "max_seq_len", "seq_length"};
 
 /// A JSON file; null where there is none.
 Result<json::Value> ReadJson(const std::string& path) {
@@ -60,7 +60,8 @@ const std::string* TokenText(const json::Value* token) {
 
 void TakeSpecialTokens(const json::Value& tokenizer_config, const Tokenizer& tokenizer, ModelTextFiles& files) {
   for (const std::string_view name : kSpecialTokens) {
-    if (const std::string* text = TokenText(tokenizer_config.Find(name))) files.special_tokens.emplace_back(name, *text);
+    if (const std::string* text = TokenText(tokenizer_config.Find(name)))
+      files.special_tokens.emplace_back(name, *text);
   }
   const std::string* eos = TokenText(tokenizer_config.Find("eos_token"));
   if (eos == nullptr) return;

@@ -9,7 +9,8 @@ namespace {
 /// The integers of a list, each within [0, limit).
 Status ReadIntegers(const json::Value& row, std::string_view name, std::int64_t limit, std::vector<std::int64_t>& out) {
   const json::Value* list = row.Find(name);
-  if (list == nullptr || !list->is_array()) return InvalidInput("a pre-tokenized row must have a list " + std::string(name));
+  if (list == nullptr || !list->is_array())
+    return InvalidInput("a pre-tokenized row must have a list " + std::string(name));
   for (const json::Value& item : list->as_array()) {
     const bool is_flag = item.is_bool();
     if (!is_flag && !item.is_integer()) {
@@ -39,7 +40,8 @@ Status TokenizeStage::ProcessPretokenized(const json::Value& row, LocalState& lo
   DRAFTMILL_RETURN_IF_ERROR(ReadIntegers(row, "loss_mask", 2, numbers));
   const std::vector<std::uint8_t> mask(numbers.begin(), numbers.end());
   if (ids.size() != mask.size()) {
-    return InvalidInput("input_ids has " + std::to_string(ids.size()) + " entries and loss_mask " + std::to_string(mask.size()));
+    return InvalidInput("input_ids has " + std::to_string(ids.size()) + " entries and loss_mask " +
+                        std::to_string(mask.size()));
   }
   if (max_length_ && static_cast<std::int64_t>(ids.size()) > *max_length_) {
     local.reason_ = "too_long";

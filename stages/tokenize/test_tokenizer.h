@@ -15,7 +15,8 @@ class ByteTokenizer : public Tokenizer {
   static constexpr std::int32_t kFirstSpecial = 256;
 
   explicit ByteTokenizer(const std::vector<std::string>& specials) {
-    for (const std::string& content : specials) added_.push_back({kFirstSpecial + static_cast<std::int32_t>(added_.size()), content, true});
+    for (const std::string& content : specials)
+      added_.push_back({kFirstSpecial + static_cast<std::int32_t>(added_.size()), content, true});
   }
 
   Scratch MakeScratch() const override { return std::make_unique<ScratchState>(); }

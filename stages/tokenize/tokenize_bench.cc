@@ -1,7 +1,8 @@
-// What rendering and the loss mask cost, without tokenizing: bytes of rendered text per second, for chats of 2 to 40 turns.
+// What rendering and the loss mask cost, without tokenizing: bytes of rendered text per second, for chats of 2 to 40
+// turns.
 //
-// The template is ChatML as SmolLM2 has it; the generation prompt is constant there. The second template writes its prompt
-// inside the loop, so that every turn's prompt must be rendered.
+// The template is ChatML as SmolLM2 has it; the generation prompt is constant there. The second template writes its
+// prompt inside the loop, so that every turn's prompt must be rendered.
 #include <benchmark/benchmark.h>
 
 #include "stages/tokenize/conversation_renderer.h"
@@ -12,7 +13,8 @@ namespace draftmill {
 namespace {
 
 constexpr std::string_view kChatMl =
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}"
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe "
+    "kind.<|im_end|>\n' }}"
     "{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 constexpr std::string_view kPromptInLoop =
@@ -47,10 +49,12 @@ void RenderAndMask(benchmark::State& state, std::string_view source) {
     if (!(*renderer)->Load(row, *scratch).ok()) state.SkipWithError("load");
     std::vector<SupervisedTurn> turns;
     for (std::int32_t i = 1; i < state.range(0); i += 2) {
-      turns.push_back({i, (*renderer)->GenerationPrompt(*scratch, static_cast<std::size_t>(i)).value()});
+      turns.push_back({i, (*renderer)->PromptAfter(*scratch, static_cast<std::size_t>(i)).value()});
     }
-    if (!(*renderer)->Render(*scratch, {static_cast<std::size_t>(state.range(0)), false}, rendered).ok()) state.SkipWithError("render");
-    if (kept.ids.empty() && !tokenizer.Encode(rendered.text, {}, *tokenizer_scratch, kept).ok()) state.SkipWithError("encode");
+    if (!(*renderer)->Render(*scratch, {static_cast<std::size_t>(state.range(0)), false}, rendered).ok())
+      state.SkipWithError("render");
+    if (kept.ids.empty() && !tokenizer.Encode(rendered.text, {}, *tokenizer_scratch, kept).ok())
+      state.SkipWithError("encode");
     ComputeLossMask(rendered, scratch->slots(), scratch->roles(), kept, turns, {.stop_tokens = stops}, mask);
     benchmark::DoNotOptimize(mask.supervised_tokens);
   }

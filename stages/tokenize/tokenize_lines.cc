@@ -32,7 +32,8 @@ TokenizeOptions OptionsFrom(const json::Value& config) {
     options.max_length = length->as_integer();
   }
   const std::string too_long = TextOr(config, "too_long", "truncate");
-  options.too_long = too_long == "truncate" ? TooLong::kTruncate : (too_long == "drop" ? TooLong::kDrop : TooLong::kError);
+  options.too_long =
+      too_long == "truncate" ? TooLong::kTruncate : (too_long == "drop" ? TooLong::kDrop : TooLong::kError);
   if (TextOr(config, "train_on", "") == "last_assistant_turn") options.train_on = TrainOn::kLastAssistantTurn;
   const std::string expand = TextOr(config, "expand", "auto");
   options.expand = expand == "auto" ? Expand::kAuto : (expand == "none" ? Expand::kNone : Expand::kPerTurn);
@@ -41,13 +42,15 @@ TokenizeOptions OptionsFrom(const json::Value& config) {
                             : special == "as_text" ? SpecialInText::kAsText
                                                    : SpecialInText::kReject;
   const std::string reasoning = TextOr(config, "reasoning", "as_template");
-  options.reasoning = reasoning == "strip" ? Reasoning::kStrip : (reasoning == "keep" ? Reasoning::kKeep : Reasoning::kAsTemplate);
+  options.reasoning =
+      reasoning == "strip" ? Reasoning::kStrip : (reasoning == "keep" ? Reasoning::kKeep : Reasoning::kAsTemplate);
   options.supervise_stop_token = FlagOr(config, "supervise_stop_token", true);
   options.train_on_reasoning = FlagOr(config, "train_on_reasoning", true);
   if (const json::Value* tokens = config.Find("stop_tokens")) {
     for (const json::Value& token : tokens->as_array()) options.stop_tokens.push_back(token.as_string());
   }
-  if (const json::Value* least = config.Find("min_supervised_tokens")) options.min_supervised_tokens = least->as_integer();
+  if (const json::Value* least = config.Find("min_supervised_tokens"))
+    options.min_supervised_tokens = least->as_integer();
   return options;
 }
 
@@ -72,7 +75,8 @@ json::Value SampleLine(const TokenizedSample& sample) {
   json::Array mask;
   for (const std::uint8_t bit : sample.loss_mask) mask.emplace_back(std::int64_t{bit});
   json::Array offsets;
-  for (const ByteRange& range : sample.offsets) offsets.emplace_back(json::Array{json::Value(range.begin), json::Value(range.end)});
+  for (const ByteRange& range : sample.offsets)
+    offsets.emplace_back(json::Array{json::Value(range.begin), json::Value(range.end)});
   line.emplace_back("input_ids", std::move(ids));
   line.emplace_back("loss_mask", std::move(mask));
   line.emplace_back("offsets", std::move(offsets));
@@ -104,11 +108,13 @@ class Driver {
     if (!config.Find("tokenizer")) {
       DRAFTMILL_ASSIGN_OR_RETURN(const jinja::DateTime now, jinja::ParseDateTime(options.template_now));
       DRAFTMILL_ASSIGN_OR_RETURN(auto chat_template, jinja::ChatTemplate::Parse(source));
-      DRAFTMILL_ASSIGN_OR_RETURN(renderer_, ConversationRenderer::Create(std::move(chat_template), {options.variables, now, {}}));
+      DRAFTMILL_ASSIGN_OR_RETURN(renderer_,
+                                 ConversationRenderer::Create(std::move(chat_template), {options.variables, now, {}}));
       scratch_ = renderer_->MakeScratch();
       return OkStatus();
     }
-    DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<const Tokenizer> tokenizer, Tokenizer::LoadFile(TextOr(config, "tokenizer", "")));
+    DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<const Tokenizer> tokenizer,
+                               Tokenizer::LoadFile(TextOr(config, "tokenizer", "")));
     ModelTextFiles files;
     files.chat_template = source;
     DRAFTMILL_ASSIGN_OR_RETURN(stage_, TokenizeStage::Create(options, std::move(tokenizer), std::move(files)));
@@ -137,7 +143,8 @@ class Driver {
     Status status = renderer_->Load(conversation, *scratch_);
     RenderedText rendered;
     RenderRequest request{conversation.Find("messages")->as_array().size(), FlagOr(line, "prompt", false)};
-    if (const json::Value* messages = line.Find("messages")) request.messages = static_cast<std::size_t>(messages->as_integer());
+    if (const json::Value* messages = line.Find("messages"))
+      request.messages = static_cast<std::size_t>(messages->as_integer());
     if (status.ok()) status = renderer_->Render(*scratch_, request, rendered);
     if (!status.ok()) return ErrorLine(status);
     json::Object answer;

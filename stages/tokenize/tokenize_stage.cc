@@ -11,7 +11,8 @@ using jinja::FieldSlot;
 
 std::int64_t CountOccurrences(std::string_view text, std::string_view wanted) {
   std::int64_t count = 0;
-  for (std::size_t at = text.find(wanted); at != std::string_view::npos; at = text.find(wanted, at + wanted.size())) ++count;
+  for (std::size_t at = text.find(wanted); at != std::string_view::npos; at = text.find(wanted, at + wanted.size()))
+    ++count;
   return count;
 }
 
@@ -24,7 +25,8 @@ bool IsOfTheRow(const Status& status) {
 Result<bool> IsTrainedOn(const json::Value& message) {
   const json::Value* weight = message.Find("loss_weight");
   if (weight == nullptr) return true;
-  if (weight->is_integer() && (weight->as_integer() == 0 || weight->as_integer() == 1)) return weight->as_integer() == 1;
+  if (weight->is_integer() && (weight->as_integer() == 0 || weight->as_integer() == 1))
+    return weight->as_integer() == 1;
   return InvalidInput("loss_weight must be 0 or 1; fractional weights are not supported");
 }
 
@@ -109,7 +111,8 @@ void TokenizeReport::Add(const TokenizeReport& other) {
 
 TokenizeStage::~TokenizeStage() = default;
 
-Result<std::unique_ptr<const TokenizeStage>> TokenizeStage::Create(const TokenizeOptions& options, const Inputs& inputs) {
+Result<std::unique_ptr<const TokenizeStage>> TokenizeStage::Create(const TokenizeOptions& options,
+                                                                   const Inputs& inputs) {
   if (inputs.model_folder.empty() && inputs.tokenizer_file.empty()) {
     return InvalidConfig("neither a model folder nor a tokenizer file is named");
   }
@@ -163,13 +166,14 @@ Status TokenizeStage::PrepareTemplates() {
     if (!is_set) options.variables.push_back(token);
   }
   const auto prepare = [&](const std::string& source) -> Result<std::unique_ptr<const ConversationRenderer>> {
-    DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<const jinja::ChatTemplate> chat_template, jinja::ChatTemplate::Parse(source));
+    DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<const jinja::ChatTemplate> chat_template,
+                               jinja::ChatTemplate::Parse(source));
     return ConversationRenderer::Create(std::move(chat_template), options);
   };
   DRAFTMILL_ASSIGN_OR_RETURN(renderer_, prepare(files_.chat_template).WithContext(files_.template_place));
   if (files_.tool_template) {
-    DRAFTMILL_ASSIGN_OR_RETURN(tool_renderer_,
-                               prepare(*files_.tool_template).WithContext(files_.template_place + ": template 'tool_use'"));
+    DRAFTMILL_ASSIGN_OR_RETURN(
+        tool_renderer_, prepare(*files_.tool_template).WithContext(files_.template_place + ": template 'tool_use'"));
   }
   return OkStatus();
 }
@@ -191,7 +195,10 @@ Result<TokenizedChunk> TokenizeStage::TokenizeChunk(const IngestedChunk& chunk, 
   for (const IngestedRow& row : chunk.rows) {
     const auto collect = [&](const SampleView& sample) {
       if (!sample.reason.empty()) {
-        out.failures.push_back({"tokenize", std::string(sample.reason), std::string(sample.message), row.place,
+        out.failures.push_back({"tokenize",
+                                std::string(sample.reason),
+                                std::string(sample.message),
+                                row.place,
                                 {row.sample_id, sample.variant}});
         return;
       }
@@ -201,7 +208,8 @@ Result<TokenizedChunk> TokenizeStage::TokenizeChunk(const IngestedChunk& chunk, 
       out.sample_id.push_back(row.sample_id);
       out.variant.push_back(sample.variant);
       out.content_hash.push_back(row.content_hash);
-      out.token_hash.push_back(TokenHash(sample.ids.data(), sample.mask.data(), static_cast<std::int64_t>(sample.ids.size())));
+      out.token_hash.push_back(
+          TokenHash(sample.ids.data(), sample.mask.data(), static_cast<std::int64_t>(sample.ids.size())));
       out.source.push_back(row.place.source);
       out.turn.push_back(sample.turn);
     };
@@ -233,10 +241,14 @@ Status TokenizeStage::ProcessRow(const json::Value& row, LocalState& local, cons
   ++local.report_.rows;
   local.reason_.clear();
   Status status;
-  if (row.Find("input_ids") != nullptr) status = ProcessPretokenized(row, local, sink);
-  else if (row.Find("messages") == nullptr && row.Find("text") != nullptr) status = ProcessText(row, local, sink);
-  else if (options_.reasoning == Reasoning::kStrip) status = ProcessConversation(WithoutReasoning(row), local, sink);
-  else status = ProcessConversation(row, local, sink);
+  if (row.Find("input_ids") != nullptr)
+    status = ProcessPretokenized(row, local, sink);
+  else if (row.Find("messages") == nullptr && row.Find("text") != nullptr)
+    status = ProcessText(row, local, sink);
+  else if (options_.reasoning == Reasoning::kStrip)
+    status = ProcessConversation(WithoutReasoning(row), local, sink);
+  else
+    status = ProcessConversation(row, local, sink);
   if (status.ok() || !IsOfTheRow(status)) return status;
   SampleView failure;
   failure.reason = local.reason_.empty() ? std::string_view("template") : std::string_view(local.reason_);
@@ -337,8 +349,9 @@ Result<bool> TokenizeStage::DropsReasoning(const ConversationRenderer& renderer,
   return false;
 }
 
-Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted, const std::vector<std::int32_t>& turns,
-                                 const ConversationRenderer& renderer, LocalState& local) const {
+Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted,
+                                 const std::vector<std::int32_t>& turns, const ConversationRenderer& renderer,
+                                 LocalState& local) const {
   ConversationRenderer::Scratch& scratch = *local.current_;
   const std::vector<FieldSlot>& slots = scratch.slots();
   const bool by_blocks = renderer.chat_template().has_generation_blocks();
@@ -350,8 +363,8 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
     if (by_blocks) continue;
     local.reason_ = "generation_prompt";
     DRAFTMILL_ASSIGN_OR_RETURN(
-        supervised.back().generation_prompt,
-        renderer.GenerationPrompt(scratch, static_cast<std::size_t>(turn))
+        supervised.back().prompt,
+        renderer.PromptAfter(scratch, static_cast<std::size_t>(turn))
             .WithContext("the messages before message " + std::to_string(turn) + " with add_generation_prompt"));
   }
   CountRendering(first_counted, local, slots);
@@ -361,8 +374,10 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
     std::int64_t begin = 0;
     for (const jinja::TextRun& run : local.rendered_.runs) {
       if (run.tag.is_field() && run.end > begin) {
-        if (!local.plain_ranges_.empty() && local.plain_ranges_.back().end == begin) local.plain_ranges_.back().end = run.end;
-        else local.plain_ranges_.push_back({begin, run.end});
+        if (!local.plain_ranges_.empty() && local.plain_ranges_.back().end == begin)
+          local.plain_ranges_.back().end = run.end;
+        else
+          local.plain_ranges_.push_back({begin, run.end});
       }
       begin = run.end;
     }
@@ -371,7 +386,8 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
   DRAFTMILL_RETURN_IF_ERROR(
       tokenizer_->Encode(local.rendered_.text, local.plain_ranges_, *local.tokenizer_scratch_, local.encoding_));
   DRAFTMILL_RETURN_IF_ERROR(CheckSpecialTokens(local, slots));
-  const LossMaskOptions options{files_.stop_tokens, options_.supervise_stop_token, options_.train_on_reasoning, by_blocks};
+  const LossMaskOptions options{files_.stop_tokens, options_.supervise_stop_token, options_.train_on_reasoning,
+                                by_blocks};
   ComputeLossMask(local.rendered_, slots, scratch.roles(), local.encoding_, supervised, options, local.mask_);
   DRAFTMILL_RETURN_IF_ERROR(LimitLength(local));
   const std::int64_t found = local.mask_.supervised_tokens;
@@ -379,7 +395,8 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
     local.reason_ = "no_supervised_token";
     ++local.report_.samples_without_supervision;
     return InvalidInput("only " + std::to_string(found) + " of " + std::to_string(local.encoding_.ids.size()) +
-                        " tokens are supervised; at least " + std::to_string(options_.min_supervised_tokens) + " must be");
+                        " tokens are supervised; at least " + std::to_string(options_.min_supervised_tokens) +
+                        " must be");
   }
   TokenizeReport& report = local.report_;
   ++report.samples;
@@ -394,7 +411,8 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
 }
 
 /// Counts fields of which nothing was rendered, in messages from `first_message` on that belong to the sample.
-void TokenizeStage::CountRendering(std::size_t first_message, LocalState& local, const std::vector<FieldSlot>& slots) const {
+void TokenizeStage::CountRendering(std::size_t first_message, LocalState& local,
+                                   const std::vector<FieldSlot>& slots) const {
   local.slot_is_rendered_.assign(slots.size(), false);
   std::int32_t last_message = -1;
   for (const jinja::TextRun& run : local.rendered_.runs) {
@@ -445,7 +463,8 @@ Status TokenizeStage::CheckSpecialTokens(LocalState& local, const std::vector<Fi
     if (options_.special_in_text != SpecialInText::kReject) continue;
     const FieldSlot& field = slots[runs[run].tag.slot()];
     local.reason_ = "special_token_in_text";
-    return InvalidInput("the control token '" + tokenizer_->TokenBytes(encoding.ids[token]) + "' stands in " + field.name +
+    return InvalidInput("the control token '" + tokenizer_->TokenBytes(encoding.ids[token]) + "' stands in " +
+                        field.name +
                         (field.message >= 0 ? " of message " + std::to_string(field.message) : " of the row"));
   }
   return OkStatus();

@@ -5,9 +5,9 @@
 //   DRAFTMILL_ASSIGN_OR_RETURN(TokenizedChunk chunk, stage->TokenizeChunk(ingested, *local));
 //   TokenizeReport report = local->TakeReport();
 //
-// A row that cannot be used becomes a Failure with a fixed reason word (docs/loss_mask.md lists them); only a bug or a lost
-// resource makes TokenizeChunk itself fail. The result is a function of the rows, the options and the model's files.
-// Thread-safety: a TokenizeStage is const and shared; a LocalState belongs to one thread.
+// A row that cannot be used becomes a Failure with a fixed reason word (docs/loss_mask.md lists them); only a bug or a
+// lost resource makes TokenizeChunk itself fail. The result is a function of the rows, the options and the model's
+// files. Thread-safety: a TokenizeStage is const and shared; a LocalState belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -37,19 +37,19 @@ struct TokenizeReport {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::int64_t supervised_tokens = 0;
-  std::int64_t boundary_tokens = 0;             ///< on both sides of a boundary of the mask: unsupervised
+  std::int64_t boundary_tokens = 0;  ///< on both sides of a boundary of the mask: unsupervised
   std::int64_t truncated_samples = 0;
-  std::int64_t samples_without_supervision = 0; ///< went to quarantine
-  std::int64_t rows_per_turn = 0;               ///< rows of which one sample per turn was made
-  std::int64_t turns_stopped_by_next = 0;       ///< the next role's token is the stop token
-  std::int64_t turns_without_stop = 0;          ///< no stop token at all
-  std::int64_t special_tokens_in_text = 0;      ///< control tokens that stand in a message's own text
-  std::int64_t unrendered_contents = 0;         ///< messages of whose content the template rendered nothing
+  std::int64_t samples_without_supervision = 0;  ///< went to quarantine
+  std::int64_t rows_per_turn = 0;                ///< rows of which one sample per turn was made
+  std::int64_t turns_stopped_by_next = 0;        ///< the next role's token is the stop token
+  std::int64_t turns_without_stop = 0;           ///< no stop token at all
+  std::int64_t special_tokens_in_text = 0;       ///< control tokens that stand in a message's own text
+  std::int64_t unrendered_contents = 0;          ///< messages of whose content the template rendered nothing
   std::int64_t unrendered_reasonings = 0;
   std::int64_t unrendered_tool_calls = 0;
-  std::int64_t unbalanced_think_samples = 0;    ///< as many <think> as </think> do not stand in the text
+  std::int64_t unbalanced_think_samples = 0;  ///< as many <think> as </think> do not stand in the text
   std::int64_t pretokenized_rows = 0;
-  std::int64_t pretokenized_text_differs = 0;   ///< own ids of the row's text are others; the row is kept
+  std::int64_t pretokenized_text_differs = 0;  ///< own ids of the row's text are others; the row is kept
 
   /// Every counter with its name, in the order above.
   std::vector<std::pair<std::string_view, std::int64_t>> Counters() const;
@@ -59,12 +59,12 @@ struct TokenizeReport {
 /// One row as `draftmill tokenize` prints it: a sample, or the reason why there is none.
 struct TokenizedSample {
   std::int32_t variant = 0;
-  std::int32_t turn = -1;                    ///< index of the last supervised message
-  std::string text;                          ///< empty for a pre-tokenized row without text
+  std::int32_t turn = -1;  ///< index of the last supervised message
+  std::string text;        ///< empty for a pre-tokenized row without text
   std::vector<std::int32_t> input_ids;
   std::vector<std::uint8_t> loss_mask;
-  std::vector<ByteRange> offsets;            ///< of the tokens in `text`; empty for a pre-tokenized row
-  std::string error_reason;                  ///< not empty: no sample; the fixed word
+  std::vector<ByteRange> offsets;  ///< of the tokens in `text`; empty for a pre-tokenized row
+  std::string error_reason;        ///< not empty: no sample; the fixed word
   std::string error_message;
 };
 
@@ -72,8 +72,8 @@ class TokenizeStage {
  public:
   /// Where the model's text files lie. Either the folder or the tokenizer file must be named.
   struct Inputs {
-    std::string model_folder;                ///< config.json, tokenizer.json or tiktoken.model, chat template
-    std::string tokenizer_file;              ///< instead of the folder's
+    std::string model_folder;    ///< config.json, tokenizer.json or tiktoken.model, chat template
+    std::string tokenizer_file;  ///< instead of the folder's
   };
 
   class LocalState;
@@ -81,7 +81,8 @@ class TokenizeStage {
   static Result<std::unique_ptr<const TokenizeStage>> Create(const TokenizeOptions& options, const Inputs& inputs);
   /// The same with a tokenizer and files that are already in memory.
   static Result<std::unique_ptr<const TokenizeStage>> Create(const TokenizeOptions& options,
-                                                             std::unique_ptr<const Tokenizer> tokenizer, ModelTextFiles files);
+                                                             std::unique_ptr<const Tokenizer> tokenizer,
+                                                             ModelTextFiles files);
   ~TokenizeStage();
 
   std::unique_ptr<LocalState> MakeLocalState() const;
@@ -106,8 +107,8 @@ class TokenizeStage {
     std::string_view text;
     std::span<const std::int32_t> ids;
     std::span<const std::uint8_t> mask;
-    const Encoding* encoding = nullptr;   ///< null where there are no byte ranges
-    std::string_view reason;              ///< not empty: a failure
+    const Encoding* encoding = nullptr;  ///< null where there are no byte ranges
+    std::string_view reason;             ///< not empty: a failure
     std::string_view message;
   };
   using Sink = std::function<void(const SampleView&)>;
@@ -124,8 +125,8 @@ class TokenizeStage {
   Status ProcessText(const json::Value& row, LocalState& local, const Sink& sink) const;
   /// Renders, encodes and masks the first `messages` messages; a failure is that of the sample. Fields that were not
   /// rendered are counted from message `first_counted` on.
-  Status MakeSample(std::size_t messages, std::size_t first_counted, const std::vector<std::int32_t>& turns, const ConversationRenderer& renderer,
-                    LocalState& local) const;
+  Status MakeSample(std::size_t messages, std::size_t first_counted, const std::vector<std::int32_t>& turns,
+                    const ConversationRenderer& renderer, LocalState& local) const;
   Status CheckSpecialTokens(LocalState& local, const std::vector<jinja::FieldSlot>& slots) const;
   Status CheckReasoning(const std::vector<std::int32_t>& turns, LocalState& local,
                         const std::vector<jinja::FieldSlot>& slots) const;
@@ -136,9 +137,10 @@ class TokenizeStage {
   TokenizeOptions options_;
   ModelTextFiles files_;
   std::unique_ptr<const Tokenizer> tokenizer_;
-  std::unique_ptr<const ConversationRenderer> renderer_;       ///< null where the model has no chat template
-  std::unique_ptr<const ConversationRenderer> tool_renderer_;  ///< for rows with tools, where the model has two templates
-  std::vector<bool> is_special_;                               ///< by id
+  std::unique_ptr<const ConversationRenderer> renderer_;  ///< null where the model has no chat template
+  std::unique_ptr<const ConversationRenderer>
+      tool_renderer_;             ///< for rows with tools, where the model has two templates
+  std::vector<bool> is_special_;  ///< by id
   std::optional<std::int64_t> max_length_;
 };
 
@@ -154,14 +156,14 @@ class TokenizeStage::LocalState {
   TokenizeReport report_;
   std::unique_ptr<ConversationRenderer::Scratch> scratch_;
   std::unique_ptr<ConversationRenderer::Scratch> tool_scratch_;
-  ConversationRenderer::Scratch* current_ = nullptr;   ///< of the row in hand
+  ConversationRenderer::Scratch* current_ = nullptr;  ///< of the row in hand
   Tokenizer::Scratch tokenizer_scratch_;
   RenderedText rendered_;
   std::vector<bool> slot_is_rendered_;
   std::vector<ByteRange> plain_ranges_;
   Encoding encoding_;
   LossMaskResult mask_;
-  std::string reason_;                                 ///< fixed word of the failure that is on its way up
+  std::string reason_;  ///< fixed word of the failure that is on its way up
 };
 
 }  // namespace draftmill

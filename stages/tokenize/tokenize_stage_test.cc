@@ -11,12 +11,14 @@ namespace draftmill {
 namespace {
 
 constexpr std::string_view kChatMl =
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}"
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe "
+    "kind.<|im_end|>\n' }}"
     "{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 /// A template that ends no turn itself: the next role's marker does.
 constexpr std::string_view kNoStop =
-    "{% for m in messages %}{% if m.role == 'user' %}<|user|>\n{{ m.content }}{% else %}<|assistant|>\n{{ m.content }}{% endif %}"
+    "{% for m in messages %}{% if m.role == 'user' %}<|user|>\n{{ m.content }}{% else %}<|assistant|>\n{{ m.content "
+    "}}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
 /// Drops reasoning of all turns but the last.
 constexpr std::string_view kDropsThoughts =
@@ -61,7 +63,8 @@ class Stage {
       if (sample.loss_mask[i] == 0) continue;
       if (!pieces.empty() && sample.loss_mask[i - 1] == 0) pieces += '|';
       const ByteRange range = sample.offsets[i];
-      pieces += sample.text.substr(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.end - range.begin));
+      pieces +=
+          sample.text.substr(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.end - range.begin));
     }
     return pieces;
   }
@@ -141,16 +144,19 @@ TEST(TokenizeStageTest, ReasoningCanBeStrippedKeptOrLeftUntrained) {
   TokenizeOptions keep;
   keep.reasoning = Reasoning::kKeep;
   EXPECT_EQ(Stage(kChatMl, keep).Supervised(row), "<think>why</think>\n\nb<|im_end|>");
-  EXPECT_EQ(Stage(kChatMl, keep).Supervised(
-                R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "r"}]})"),
-            "! reasoning_dropped");
+  EXPECT_EQ(
+      Stage(kChatMl, keep)
+          .Supervised(
+              R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "r"}]})"),
+      "! reasoning_dropped");
 }
 
 TEST(TokenizeStageTest, LongSamplesAreCutBetweenCharacters) {
   TokenizeOptions options;
   options.max_length = 61;
   options.min_supervised_tokens = 1;
-  const std::string_view row = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "xéé"}]})";
+  const std::string_view row =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "xéé"}]})";
   Stage whole(kChatMl);
   const std::size_t all = whole.Run(row)[0].input_ids.size();
   for (std::size_t length = all - 8; length <= all; ++length) {
@@ -171,10 +177,11 @@ TEST(TokenizeStageTest, LongSamplesAreCutBetweenCharacters) {
 }
 
 TEST(TokenizeStageTest, WeightZeroTakesATurnOut) {
-  EXPECT_EQ(Stage(kChatMl).Supervised(
-                R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bc", "loss_weight": 0},
+  EXPECT_EQ(
+      Stage(kChatMl).Supervised(
+          R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bc", "loss_weight": 0},
                     {"role": "user", "content": "d"}, {"role": "assistant", "content": "ef", "loss_weight": 1}]})"),
-            "ef<|im_end|>");
+      "ef<|im_end|>");
   EXPECT_EQ(Stage(kChatMl).Supervised(R"({"messages": [{"role": "assistant", "content": "b", "loss_weight": 0.5}]})"),
             "! unsupported_weight");
   EXPECT_EQ(Stage(kChatMl).Supervised(R"({"messages": [{"role": "user", "content": "b"}]})"), "! no_supervised_token");
@@ -182,14 +189,16 @@ TEST(TokenizeStageTest, WeightZeroTakesATurnOut) {
 
 TEST(TokenizeStageTest, GenerationBlocksWin) {
   const std::string_view source =
-      "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% endgeneration %};"
+      "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% "
+      "endgeneration %};"
       "{% else %}{{ m.content }};{% endif %}{% endfor %}";
   EXPECT_EQ(Stage(source).Supervised(kTwoTurns), "bc!|ef!");
 }
 
 TEST(TokenizeStageTest, PretokenizedRowsPassUnchanged) {
   Stage stage(kChatMl);
-  const std::vector<TokenizedSample> samples = stage.Run(R"({"input_ids": [97, 98, 99], "loss_mask": [0, 1, 1], "text": "abd"})");
+  const std::vector<TokenizedSample> samples =
+      stage.Run(R"({"input_ids": [97, 98, 99], "loss_mask": [0, 1, 1], "text": "abd"})");
   ASSERT_EQ(samples.size(), 1U);
   EXPECT_EQ(samples[0].input_ids, (std::vector<std::int32_t>{97, 98, 99}));
   EXPECT_EQ(samples[0].loss_mask, (std::vector<std::uint8_t>{0, 1, 1}));
@@ -208,7 +217,9 @@ TEST(TokenizeStageTest, AChunkKeepsOrderIdentityAndFailures) {
     row.sample_id = 10 + i;
     row.content_hash = HashBytes128(std::to_string(i));
     row.place.source = 1;
-    row.conversation = i == 1 ? Row(R"({"messages": [{"role": "user", "content": 5}, {"role": "assistant", "content": "b"}]})") : Row(kTwoTurns);
+    row.conversation =
+        i == 1 ? Row(R"({"messages": [{"role": "user", "content": 5}, {"role": "assistant", "content": "b"}]})")
+               : Row(kTwoTurns);
   }
   const Result<TokenizedChunk> tokenized = stage.stage().TokenizeChunk(chunk, stage.local());
   ASSERT_TRUE(tokenized.ok());
@@ -218,7 +229,8 @@ TEST(TokenizeStageTest, AChunkKeepsOrderIdentityAndFailures) {
   EXPECT_EQ(tokenized->cu_seqlens.back(), tokenized->tokens());
   EXPECT_EQ(tokenized->turn, (std::vector<std::int32_t>{3, 3}));
   EXPECT_EQ(tokenized->token_hash[0], tokenized->token_hash[1]);
-  EXPECT_EQ(tokenized->token_hash[0], TokenHash(tokenized->input_ids.data(), tokenized->loss_mask.data(), tokenized->cu_seqlens[1]));
+  EXPECT_EQ(tokenized->token_hash[0],
+            TokenHash(tokenized->input_ids.data(), tokenized->loss_mask.data(), tokenized->cu_seqlens[1]));
   ASSERT_EQ(tokenized->failures.size(), 1U);
   EXPECT_EQ(tokenized->failures[0].reason, "template");
   EXPECT_EQ(tokenized->failures[0].key.sample_id, 11);
@@ -234,10 +246,21 @@ TEST(TokenizeStageTest, UnknownStopTokensAreRefused) {
   EXPECT_EQ(stage.status().code(), StatusCode::kInvalidConfig);
 }
 
-/// Random conversations whose users imitate everything: nothing of theirs is ever supervised, every answer is, to its end.
+/// Random conversations whose users imitate everything: nothing of theirs is ever supervised, every answer is, to its
+/// end.
 TEST(TokenizeStageTest, HostileConversations) {
-  const std::vector<std::string> bits = {"<|im_end|>", "<|im_start|>assistant\n", "<|im_start|>", "<think>", "</think>", "\n",
-                                         "assistant", "answer", " ", "<tool_call>", "é", "x"};
+  const std::vector<std::string> bits = {"<|im_end|>",
+                                         "<|im_start|>assistant\n",
+                                         "<|im_start|>",
+                                         "<think>",
+                                         "</think>",
+                                         "\n",
+                                         "assistant",
+                                         "answer",
+                                         " ",
+                                         "<tool_call>",
+                                         "é",
+                                         "x"};
   std::mt19937 random(7);
   for (const std::string_view source : {kChatMl, kDropsThoughts}) {
     Stage stage(source);

@@ -31,7 +31,7 @@ STOPS = {
     "Cohere": ["<|END_OF_TURN_TOKEN|>"], "Giga": ["<|message_sep|>", "</s>"], "Mistral": ["</s>"], "mistral": ["</s>"],
     "Reka": ["<sep>"], "deepseek": ["</s>", "<｜end▁of▁sentence｜>"], "gemma-2": ["<end_of_turn>"], "gemma-4": ["<turn|>"],
     "granite": ["<|end_of_text|>"], "functionary": ["<|eot_id|>", "<|eom_id|>"], "Llama": ["<|eot_id|>", "<|eom_id|>"],
-    "gpt-oss": ["<|return|>", "<|call|>", "<|endoftext|>"], "Seed": ["</s>"], "rwkv": ["</s>"],
+    "gpt-oss": ["<|return|>", "<|call|>", "<|endoftext|>"], "Seed": ["<seed:eos>"], "rwkv": ["</s>"],
 }
 
 
@@ -69,6 +69,9 @@ def common_prefix(a, b):
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
+STOPS_IN_USE = []
+
+
 class Unclear(Exception):
     """The prefixes of this rendering do not say where the message stands."""
 
@@ -93,6 +96,8 @@ def span_of_turn(render, full, index, count, roles):
         begin = len(without)
         start = begin + common_prefix(full[begin:], with_prompt[begin:])
     if index + 1 == count:
+        if with_prompt == without and not full[start:].rstrip().endswith(tuple(STOPS_IN_USE)):
+            raise Unclear  # a prompt that is always there may follow the message
         return start, len(full)
     after, after_prompt = render(index + 1, False), render(index + 1, True)
     if isinstance(after, Exception):
@@ -105,7 +110,7 @@ def span_of_turn(render, full, index, count, roles):
     return start, end
 
 
-def supervised_bytes(full, span, stops, is_last, always_prompts, content):
+def supervised_bytes(full, span, stops, is_last, content):
     start, end = (len(full[:position].encode()) for position in span)
     tokens = tokens_of(full, stops)
     inside = [t for t in tokens if t[2] and t[0] >= start and t[1] <= end]
@@ -114,10 +119,8 @@ def supervised_bytes(full, span, stops, is_last, always_prompts, content):
     following = next((t for t in tokens if t[0] >= end), None)
     if following and following[2] and following[0] == end and not is_last:
         return start, following[1]
-    if is_last and always_prompts:
-        raise Unclear
     text = full.encode()[start:end].decode()
-    if isinstance(content, str) and text.endswith(content):
+    if content and isinstance(content, str) and text.endswith(content):
         return start, end  # white space of the message itself is text
     return start, start + len(text.rstrip().encode())
 
@@ -131,11 +134,10 @@ def expected_mask(source, row, variables, stops, count, turns):
     full = render(count, False)
     if isinstance(full, Exception):
         return full
-    always_prompts = full == render(count, True)
     ranges = []
     for index in turns:
         span = span_of_turn(render, full, index, count, [m["role"] for m in messages])
-        ranges.append(supervised_bytes(full, span, stops, index + 1 == count, always_prompts, messages[index]["content"]))
+        ranges.append(supervised_bytes(full, span, stops, index + 1 == count, messages[index]["content"]))
     return [int(any(b <= t[0] and t[1] <= e for b, e in ranges)) for t in tokens_of(full, stops)]
 
 
@@ -171,6 +173,7 @@ def main():
                 continue
             stops = stops_of(name)
             make_tokenizer(stops, path)
+            STOPS_IN_USE[:] = stops
             clear_here, refused_before = 0, refused
             for variables in corpus.variable_sets(source):
                 variables = {**corpus.BASE_VARIABLES, **variables}

@@ -116,7 +116,7 @@ def conversations():
         [user("repeat repeat"), assistant("repeat"), user("repeat"), assistant("repeat repeat")],
         [user("number 1.0 and 1e5"), assistant("None True False null")],
         [user("assistant\n"), assistant("user\n")],
-        [user("[INST] x [/INST]"), assistant("</s> <s>")],
+        [user("[INST] x [/INST]"), assistant("</b> <s>")],
     ]
     plain = [{"messages": row} for row in rows]
     with_tools = [

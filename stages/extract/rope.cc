@@ -1,5 +1,6 @@
 #include "stages/extract/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numbers>
@@ -18,18 +19,40 @@ double ScaleLlama3(double frequency, const RopeConfig& rope) {
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
+/// The pair at which `rotations` whole turns fit into the first training length (Peng 2023, YaRN).
+double YarnPairOf(double rotations, const RopeConfig& rope) {
+  const auto original = static_cast<double>(rope.original_max_positions);
+  return static_cast<double>(rope.rotary_dims) * std::log(original / (rotations * 2 * std::numbers::pi)) /
+         (2 * std::log(rope.theta));
+}
+
+double ScaleYarn(double frequency, std::size_t pair, const YarnRamp& ramp, double factor) {
+  const double width = std::max(ramp.to - ramp.from, 0.001);  // transformers' guard against a ramp of no width
+  const double share = std::clamp((static_cast<double>(pair) - ramp.from) / width, 0.0, 1.0);
+  return frequency / factor * share + frequency * (1 - share);
+}
+
 }  // namespace
+
+YarnRamp YarnRampOf(const RopeConfig& rope) {
+  YarnRamp ramp{YarnPairOf(rope.beta_fast, rope), YarnPairOf(rope.beta_slow, rope)};
+  if (rope.truncate) ramp = {std::floor(ramp.from), std::ceil(ramp.to)};
+  return {std::max(ramp.from, 0.0), std::min(ramp.to, static_cast<double>(rope.rotary_dims - 1))};
+}
 
 const char* RopeTypeName(RopeType type) {
   switch (type) {
     case RopeType::kDefault: return "default";
     case RopeType::kLinear: return "linear";
     case RopeType::kLlama3: return "llama3";
+    case RopeType::kYarn: return "yarn";
+    case RopeType::kLongRope: return "longrope";
   }
   return "unknown";
 }
 
-std::vector<double> InverseFrequencies(const RopeConfig& rope) {
+std::vector<double> InverseFrequencies(const RopeConfig& rope, bool long_sequence) {
+  const YarnRamp ramp = rope.type == RopeType::kYarn ? YarnRampOf(rope) : YarnRamp{};
   std::vector<double> frequencies(static_cast<std::size_t>(rope.rotary_dims / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(rope.rotary_dims);
@@ -38,6 +61,10 @@ std::vector<double> InverseFrequencies(const RopeConfig& rope) {
       case RopeType::kDefault: frequencies[i] = frequency; break;
       case RopeType::kLinear: frequencies[i] = frequency / rope.factor; break;
       case RopeType::kLlama3: frequencies[i] = ScaleLlama3(frequency, rope); break;
+      case RopeType::kYarn: frequencies[i] = ScaleYarn(frequency, i, ramp, rope.factor); break;
+      case RopeType::kLongRope:
+        frequencies[i] = frequency / (long_sequence ? rope.long_factors : rope.short_factors)[i];
+        break;
     }
   }
   return frequencies;

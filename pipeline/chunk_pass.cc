@@ -274,6 +274,8 @@ Status ChunkPass::Extract(const ChunkWork& work, const std::function<Status(Batc
     DRAFTMILL_RETURN_IF_ERROR(context_.disk->WaitForSpace(
         tokens * context_.plan_parameters.bytes_per_token, context_.should_stop,
         [this](const std::string& text) { context_.monitor->Say(EventLevel::kWarning, text); }));
+    // The span of the block's throughput begins here: its batches come out together, at its end.
+    context_.monitor->SetActivity("extract", StageActivity::kRunning);
     DRAFTMILL_RETURN_IF_ERROR(context_.extractor->ExtractBlock(request, emit, context_.should_stop));
   }
   return OkStatus();

@@ -146,6 +146,26 @@ TEST_F(RunTest, MakesEverythingAndThenIsUpToDate) {
   EXPECT_TRUE(Published() == made);
 }
 
+/// A block's batches come out together at its end; the span that their rate is taken over must begin with the block.
+TEST_F(RunTest, ThroughputOfExtractCoversItsComputing) {
+  if (!ExtractorIsBuilt()) GTEST_SKIP() << "this build has no engine";
+  ASSERT_EQ(Run().exit_status, 0);
+  Result<StateReader> state = StateReader::Open(work().string(), RealFileSystem());
+  ASSERT_TRUE(state.ok()) << state.status().ToString();
+  double computing_ms = 0;
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    const Result<std::vector<BatchRecord>> batches = state->Batches(chunk);
+    ASSERT_TRUE(batches.ok());
+    for (const BatchRecord& batch : *batches) computing_ms += 1000 * batch.seconds;
+  }
+  std::int64_t span_ms = 0;
+  const Result<std::vector<ThroughputRecord>> points = state->Throughput("extract", 1000);
+  ASSERT_TRUE(points.ok());
+  for (const ThroughputRecord& point : *points) span_ms += point.span_ms;
+  EXPECT_GT(computing_ms, 0);
+  EXPECT_GE(static_cast<double>(span_ms) + 2, computing_ms);
+}
+
 TEST_F(RunTest, AChangedSourceIsRefusedByName) {
   ASSERT_EQ(Run().exit_status, 0);
   const auto before = Published();

@@ -6,7 +6,8 @@
 24 of the demo's conversations go through the whole pipeline with the demo model: once undisturbed, once with 1, 2 and 4
 threads, and once for every kill. The undisturbed run is watched, so that the files it makes are known in the order of
 their appearance; a kill waits for a random file of a stage, then for a random moment, and sends SIGKILL. The stages take
-turns. The same command then continues, and the SHA-256 of every published file is compared.
+turns, and so do the places of the weights (resident, streamed). The same command then continues, and the SHA-256 of every
+published file is compared.
 
 Prints one line a run. Exit: 0 all equal, 1 one differs (it is named), 77 the demo model or the program is absent.
 """
@@ -36,7 +37,7 @@ model: {{path: {model}}}
 ingest: {{sources: [{{path: {data}}}], shuffle: {{seed: 7}}, chunk_rows: 4}}
 tokenize: {{max_length: 160, too_long: truncate}}
 vocab_map: {{size: 1024}}
-extract: {{batch_tokens: 160, block_tokens: 320}}
+extract: {{batch_tokens: 160, block_tokens: 320, weights: {weights}}}
 write: {{shard_bytes: 1MiB}}
 limits: {{threads: {threads}, min_free_disk: 0, memory: 1GiB}}
 """
@@ -66,9 +67,9 @@ class Workplace:
         lines = (json.dumps({"messages": messages}, ensure_ascii=False) for messages in chosen_conversations())
         self.data.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def pipeline(self, name, threads):
+    def pipeline(self, name, threads, weights="auto"):
         path = self.folder / f"{name}.yaml"
-        path.write_text(PIPELINE.format(work=name, model=MODEL, data=self.data, threads=threads), encoding="utf-8")
+        path.write_text(PIPELINE.format(work=name, model=MODEL, data=self.data, threads=threads, weights=weights), encoding="utf-8")
         return path
 
     def work(self, name):
@@ -152,7 +153,7 @@ def kill_at(process, work, trigger, delay_seconds):
 
 def killed_run(place, name, stages, turn, generator, step_seconds):
     """One run that is killed in the stage whose turn it is and continued. Returns a description of the kill."""
-    pipeline = place.pipeline(name, "auto")
+    pipeline = place.pipeline(name, "auto", "streamed" if turn % 2 else "resident")
     names = list(stages)
     for attempt in range(20):
         stage = names[(turn + attempt // 5) % len(names)]

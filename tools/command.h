@@ -64,6 +64,7 @@ std::string_view ProgramVersion();
 
 // Each adds its command; the callback sets `outcome`.
 void AddConfigCommand(CLI::App& app, CommandOutcome& outcome);
+void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVersionCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRerunCommand(CLI::App& app, CommandOutcome& outcome);

@@ -50,6 +50,7 @@ int Main(int argc, char** argv) {
   AddWhyCommand(app, outcome);
 #endif
   AddConfigCommand(app, outcome);
+  AddDoctorCommand(app, outcome);
   AddVersionCommand(app, outcome);
   try {
     app.parse(argc, argv);

@@ -8,7 +8,8 @@ namespace {
 
 ModelDescription Model() {
   ModelDescription model;
-  model.memory = {.resident_bytes = 1000000, .shared_bytes = 1000, .thread_bytes = 100, .token_bytes = 10};
+  model.memory = {.resident_bytes = 1000000, .layer_bytes = 50000, .reading_bytes = 2000, .shared_bytes = 1000,
+                  .thread_bytes = 100, .token_bytes = 10};
   return model;
 }
 
@@ -24,13 +25,36 @@ TEST(AutoSizes, ShrinkWithTheLimit) {
   std::int64_t last = 16384;
   for (std::int64_t limit = 1200000; limit > 1011500; limit -= 10000) {
     const auto sizes = ResolveAuto(Model(), Limit(limit));
-    if (!sizes.ok()) break;
+    ASSERT_TRUE(sizes.ok());
+    if (PlanWeights(Model(), Limit(limit)).policy == WeightPolicy::kStreamed) break;
     EXPECT_LE(sizes->block_tokens, last);
     EXPECT_LE(sizes->batch_tokens, sizes->block_tokens);
     EXPECT_LE(ExtractBytes(Model(), Limit(limit), sizes->block_tokens), limit);
     last = sizes->block_tokens;
   }
   EXPECT_LT(last, 4096);
+}
+
+TEST(AutoSizes, WhatDoesNotFitIsStreamedInLargerBlocks) {
+  const ExtractOptions limit = Limit(900000);
+  EXPECT_EQ(PlanWeights(Model(), limit).policy, WeightPolicy::kStreamed);
+  EXPECT_EQ(PlanWeights(Model(), limit).slots, 3);
+  EXPECT_EQ(ResolveAuto(Model(), limit)->block_tokens, 65536);
+  EXPECT_LE(ExtractBytes(Model(), limit, 65536), 900000);
+}
+
+TEST(AutoSizes, ReadingAheadIsGivenUpBeforeTheRun) {
+  const ExtractOptions limit = Limit(150000);
+  EXPECT_EQ(PlanWeights(Model(), limit).slots, 2);
+  EXPECT_LE(ExtractBytes(Model(), limit, ResolveAuto(Model(), limit)->block_tokens), 150000);
+}
+
+TEST(AutoSizes, ResidentIsKeptWhereItIsAskedFor) {
+  ExtractOptions options = Limit(900000);
+  options.weights = "resident";
+  const auto sizes = ResolveAuto(Model(), options);
+  ASSERT_FALSE(sizes.ok());
+  EXPECT_THAT(sizes.status().message(), ::testing::HasSubstr("extract.weights"));
 }
 
 TEST(AutoSizes, AModelThatDoesNotFitNamesTheLimit) {

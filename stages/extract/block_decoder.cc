@@ -25,18 +25,20 @@ constexpr std::int64_t kWidenElements = std::int64_t{1} << 20;
 /// A layer's weights as the products take them.
 template <typename T>
 struct LayerWeights {
+  const LayerLayout* layout = nullptr;
   const float* vectors = nullptr;  ///< norms, and biases as float
   const T* biases = nullptr;       ///< the same part as T: products add biases before they round
-  const T* matrices = nullptr;     ///< the layer's block; offsets as in the layout
+  const T* matrices = nullptr;     ///< offsets as in the layout
 };
 
 /// What one thread needs for its tile or attention task.
-template <typename T>
+template <typename T, typename W>
 struct Scratch {
   AlignedBuffer<T> normed;     ///< [tile, max(hidden, q width)]
   AlignedBuffer<T> wide;       ///< [tile, max(qkv width, 2 * intermediate)]
   AlignedBuffer<T> gated;      ///< [tile, intermediate]
   AlignedBuffer<T> branch;     ///< [tile, hidden]
+  AlignedBuffer<W> embedded;   ///< [tile, hidden]
   AlignedBuffer<float> scores; ///< [rows, kKeyBlock]
   AlignedBuffer<float> values; ///< [rows, head_dim]
   AlignedBuffer<float> row_state;  ///< maximum, sum, rescale: 3 x [rows]
@@ -67,7 +69,7 @@ std::vector<AttentionTask> CutAttention(const PackedBlock& block, std::int64_t k
 template <typename T, typename W>
 class BlockDecoderOf : public BlockDecoder {
  public:
-  BlockDecoderOf(const ModelConfig& config, WeightStore<W> store, DecoderOptions options)
+  BlockDecoderOf(const ModelConfig& config, std::unique_ptr<WeightStore<W>> store, DecoderOptions options)
       : config_(config),
         store_(std::move(store)),
         options_(std::move(options)),
@@ -76,39 +78,47 @@ class BlockDecoderOf : public BlockDecoder {
         norm_rounding_(!rounds_ ? NormRounding::kNone : options_.fused_norms ? NormRounding::kFused : NormRounding::kHf),
         group_(config.num_heads / config.num_kv_heads),
         rotary_(config.rope, rounds_),
-        arena_(options_.threads) {
-    for (AlignedBuffer<float>& buffer : widened_) buffer.Grow(WidenedElements());
-  }
+        arena_(options_.threads) {}
 
   Status Run(const PackedBlock& block, const std::function<bool()>& should_stop) override {
     PrepareBuffers(block);
+    DRAFTMILL_RETURN_IF_ERROR(AcquireLayer(0));
+    const Status status = RunLayers(block, should_stop);
+    ReleaseAll();
+    return status;
+  }
+
+ private:
+  Status RunLayers(const PackedBlock& block, const std::function<bool()>& should_stop) {
     const std::vector<AttentionTask> attention = CutAttention(block, config_.num_kv_heads);
-    arena_.ForEach(WideningTasks(), [&](std::size_t i) { WidenPiece(0, i); });
-    SetWeights(0);
+    arena_.ForEach(WideningTasks(0), [&](std::size_t i) { WidenPiece(0, i); });
+    std::vector<Status> embedded(block.tiles.size());
     arena_.ForEach(block.tiles.size(), [&](std::size_t i) {
-      Embed(block, block.tiles[i]);
+      embedded[i] = Embed(block, block.tiles[i]);
+      if (!embedded[i].ok()) return;
       CaptureTile(block.tiles[i], 0);
       BeginLayer(block, block.tiles[i], 0);
     });
+    for (const Status& status : embedded) DRAFTMILL_RETURN_IF_ERROR(status);
     for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
       if (should_stop && should_stop()) return Cancelled("extraction stopped inside a block; nothing of it was published");
       const bool last = layer + 1 == config_.num_layers;
-      const std::size_t widening = last ? 0 : WideningTasks();
+      if (!last) DRAFTMILL_RETURN_IF_ERROR(AcquireLayer(layer + 1));
+      const std::size_t widening = last ? 0 : WideningTasks(layer + 1);
       arena_.ForEach(attention.size() + widening, [&](std::size_t i) {
         if (i < attention.size()) return Attend(attention[i], layer);
         WidenPiece(layer + 1, i - attention.size());
       });
-      if (!last) SetWeights(layer + 1);
       arena_.ForEach(block.tiles.size(), [&](std::size_t i) {
         FinishLayer(block.tiles[i], layer);
         CaptureTile(block.tiles[i], layer + 1);
         if (!last) BeginLayer(block, block.tiles[i], layer + 1);
       });
+      ReleaseLayer(layer);
     }
     return OkStatus();
   }
 
- private:
   void PrepareBuffers(const PackedBlock& block) {
     const std::int64_t tokens = block.tokens + kMinProductRows;  // the last rows are read as padding
     residual_.Grow(tokens * config_.hidden_size);
@@ -127,8 +137,8 @@ class BlockDecoderOf : public BlockDecoder {
     return static_cast<std::size_t>(kMinProductRows * width) * element;
   }
 
-  Scratch<T>& ThreadScratch() {
-    Scratch<T>& scratch = scratch_.local();
+  Scratch<T, W>& ThreadScratch() {
+    Scratch<T, W>& scratch = scratch_.local();
     if (scratch.normed.count() > 0) return scratch;
     scratch.normed.Grow(kTileRows * config_.hidden_size);
     scratch.wide.Grow(kTileRows * std::max(config_.qkv_width(), 2 * config_.intermediate_size));
@@ -145,36 +155,57 @@ class BlockDecoderOf : public BlockDecoder {
 
   static constexpr bool kWidensMatrices = !std::is_same_v<T, W>;
 
-  std::int64_t WidenedElements() const { return kWidensMatrices ? store_.layout().total : store_.layout().vectors_end; }
-  std::size_t WideningTasks() const {
-    return static_cast<std::size_t>((WidenedElements() + kWidenElements - 1) / kWidenElements);
-  }
-
-  /// Widens piece `i` of a layer's block. Two layers are held: the one in use and the next.
-  void WidenPiece(std::int64_t layer, std::size_t i) {
-    const std::int64_t begin = static_cast<std::int64_t>(i) * kWidenElements;
-    const std::int64_t count = std::min(kWidenElements, WidenedElements() - begin);
-    AlignedBuffer<float>& widened = widened_[static_cast<std::size_t>(layer % 2)];
-    const W* from = store_.layer(layer) + begin;
-    float* to = widened.data() + begin;
-    if constexpr (std::is_same_v<W, Bf16>) {
-      kernels_.widen(from, to, count);
-    } else {
-      std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
-    }
-  }
-
-  void SetWeights(std::int64_t layer) {
-    LayerWeights<T>& weights = weights_[static_cast<std::size_t>(layer % 2)];
-    weights.vectors = widened_[static_cast<std::size_t>(layer % 2)].data();
+  /// Holds a layer and makes room for its widened form. Two layers are held: the one in use and the next.
+  Status AcquireLayer(std::int64_t layer) {
+    const auto slot = static_cast<std::size_t>(layer % 2);
+    DRAFTMILL_ASSIGN_OR_RETURN(views_[slot], store_->Acquire(layer));
+    held_[slot] = layer;
+    const LayerView<W>& view = views_[slot];
+    LayerWeights<T>& weights = weights_[slot];
+    weights.layout = view.layout;
+    weights.vectors = view.vectors;
     if constexpr (kWidensMatrices) {
-      weights.biases = weights.vectors;
-      weights.matrices = weights.vectors;
+      widened_[slot].Grow(view.layout->matrices_total);
+      weights.biases = view.vectors;
+      weights.matrices = widened_[slot].data();
     } else {
-      weights.biases = store_.layer(layer);
-      weights.matrices = store_.layer(layer);
+      weights.matrices = view.matrices;
+      if constexpr (std::is_same_v<T, float>) {
+        weights.biases = view.vectors;
+      } else {
+        biases_[slot].Grow(view.layout->vectors_total);
+        std::transform(view.vectors, view.vectors + view.layout->vectors_total, biases_[slot].data(), ToBf16);
+        weights.biases = biases_[slot].data();
+      }
+    }
+    return OkStatus();
+  }
+
+  void ReleaseLayer(std::int64_t layer) {
+    store_->Release(layer);
+    held_[static_cast<std::size_t>(layer % 2)] = -1;
+  }
+  void ReleaseAll() {
+    for (const std::int64_t layer : held_) {
+      if (layer >= 0) ReleaseLayer(layer);
     }
   }
+
+  std::size_t WideningTasks(std::int64_t layer) const {
+    if constexpr (!kWidensMatrices) return 0;
+    return static_cast<std::size_t>((Weights(layer).layout->matrices_total + kWidenElements - 1) / kWidenElements);
+  }
+
+  /// Widens piece `i` of a layer's matrices.
+  void WidenPiece(std::int64_t layer, std::size_t i) {
+    if constexpr (kWidensMatrices) {
+      const auto slot = static_cast<std::size_t>(layer % 2);
+      const std::int64_t begin = static_cast<std::int64_t>(i) * kWidenElements;
+      const std::int64_t count = std::min(kWidenElements, views_[slot].layout->matrices_total - begin);
+      kernels_.widen(views_[slot].matrices + begin, widened_[slot].data() + begin, count);
+    }
+  }
+
   const LayerWeights<T>& Weights(std::int64_t layer) const { return weights_[static_cast<std::size_t>(layer % 2)]; }
   const T* Bias(std::int64_t layer, std::int64_t offset) const {
     return offset < 0 ? nullptr : Weights(layer).biases + offset;
@@ -187,16 +218,16 @@ class BlockDecoderOf : public BlockDecoder {
 
   float* Residual(const PackedTile& tile) { return residual_.data() + tile.first * config_.hidden_size; }
 
-  void Embed(const PackedBlock& block, const PackedTile& tile) {
-    for (std::int64_t r = 0; r < tile.rows; ++r) {
-      const std::int64_t id = block.input_ids[static_cast<std::size_t>(tile.first + r)];
-      const W* row = store_.embedding() + id * config_.hidden_size;
-      float* out = Residual(tile) + r * config_.hidden_size;
-      if constexpr (std::is_same_v<W, Bf16>) {
-        kernels_.widen(row, out, config_.hidden_size);
-      } else {
-        std::memcpy(out, row, static_cast<std::size_t>(config_.hidden_size) * sizeof(float));
-      }
+  Status Embed(const PackedBlock& block, const PackedTile& tile) {
+    const auto ids = std::span(block.input_ids).subspan(static_cast<std::size_t>(tile.first), static_cast<std::size_t>(tile.rows));
+    if constexpr (std::is_same_v<W, float>) {
+      return store_->EmbeddingRows(ids, Residual(tile));
+    } else {
+      AlignedBuffer<W>& rows = ThreadScratch().embedded;
+      rows.Grow(kTileRows * config_.hidden_size);
+      DRAFTMILL_RETURN_IF_ERROR(store_->EmbeddingRows(ids, rows.data()));
+      kernels_.widen(rows.data(), Residual(tile), tile.rows * config_.hidden_size);
+      return OkStatus();
     }
   }
 
@@ -229,8 +260,8 @@ class BlockDecoderOf : public BlockDecoder {
 
   /// Norm, q, k and v of a layer, rotated and laid out for attention.
   void BeginLayer(const PackedBlock& block, const PackedTile& tile, std::int64_t layer) {
-    Scratch<T>& scratch = ThreadScratch();
-    const LayerLayout& layout = store_.layout();
+    Scratch<T, W>& scratch = ThreadScratch();
+    const LayerLayout& layout = *Weights(layer).layout;
     Norm(tile, Vector(layer, layout.input_norm), scratch.normed.data());
     Product(scratch.normed.data(), layer, layout.qkv, layout.qkv_bias, scratch.wide.data(), tile.rows,
             config_.hidden_size, config_.qkv_width());
@@ -258,13 +289,13 @@ class BlockDecoderOf : public BlockDecoder {
 
   /// Everything of a layer after attention.
   void FinishLayer(const PackedTile& tile, std::int64_t layer) {
-    Scratch<T>& scratch = ThreadScratch();
-    const LayerLayout& layout = store_.layout();
+    Scratch<T, W>& scratch = ThreadScratch();
+    const LayerLayout& layout = *Weights(layer).layout;
     const std::int64_t elements = tile.rows * config_.hidden_size;
     Product(attended_.data() + tile.first * config_.q_width(), layer, layout.o, layout.o_bias, scratch.branch.data(),
             tile.rows, config_.q_width(), config_.hidden_size);
     kernels_.add_residual({Residual(tile), scratch.branch.data(), elements, rounds_});
-    Norm(tile, Vector(layer, layout.post_norm), scratch.normed.data());
+    Norm(tile, Vector(layer, layout.mlp_norm), scratch.normed.data());
     Product(scratch.normed.data(), layer, layout.gate_up, layout.gate_up_bias, scratch.wide.data(), tile.rows,
             config_.hidden_size, 2 * config_.intermediate_size);
     kernels_.silu_mul({scratch.wide.data(), scratch.gated.data(), std::max(tile.rows, kMinProductRows),
@@ -290,7 +321,7 @@ class BlockDecoderOf : public BlockDecoder {
   }
 
   void AttendBlock(const AttentionTask& task, std::int64_t first_query, std::int64_t queries, std::int64_t window) {
-    Scratch<T>& scratch = ThreadScratch();
+    Scratch<T, W>& scratch = ThreadScratch();
     const std::int64_t dim = config_.head_dim;
     const std::int64_t rows = std::max(queries * group_, kMinProductRows);
     float* maximum = scratch.row_state.data();
@@ -322,7 +353,7 @@ class BlockDecoderOf : public BlockDecoder {
   }
 
   const ModelConfig config_;
-  const WeightStore<W> store_;
+  const std::unique_ptr<WeightStore<W>> store_;
   const DecoderOptions options_;
   const DecoderKernels<T>& kernels_;
   const bool rounds_;
@@ -330,8 +361,11 @@ class BlockDecoderOf : public BlockDecoder {
   const std::int64_t group_;
   RotaryTable rotary_;
   WorkerArena arena_;
-  tbb::enumerable_thread_specific<Scratch<T>> scratch_;
+  tbb::enumerable_thread_specific<Scratch<T, W>> scratch_;
+  LayerView<W> views_[2];
+  std::int64_t held_[2] = {-1, -1};
   AlignedBuffer<float> widened_[2];
+  AlignedBuffer<T> biases_[2];
   LayerWeights<T> weights_[2];
   std::int64_t token_count_ = 0;
   AlignedBuffer<float> residual_;  ///< [tokens, hidden]; values of bfloat16 where the model is one
@@ -344,12 +378,16 @@ class BlockDecoderOf : public BlockDecoder {
 }  // namespace
 
 template <typename T, typename W>
-std::unique_ptr<BlockDecoder> MakeBlockDecoder(const ModelConfig& config, WeightStore<W> store, DecoderOptions options) {
+std::unique_ptr<BlockDecoder> MakeBlockDecoder(const ModelConfig& config, std::unique_ptr<WeightStore<W>> store,
+                                               DecoderOptions options) {
   return std::make_unique<BlockDecoderOf<T, W>>(config, std::move(store), std::move(options));
 }
 
-template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, float>(const ModelConfig&, WeightStore<float>, DecoderOptions);
-template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, Bf16>(const ModelConfig&, WeightStore<Bf16>, DecoderOptions);
-template std::unique_ptr<BlockDecoder> MakeBlockDecoder<Bf16, Bf16>(const ModelConfig&, WeightStore<Bf16>, DecoderOptions);
+template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, float>(const ModelConfig&, std::unique_ptr<WeightStore<float>>,
+                                                                  DecoderOptions);
+template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, Bf16>(const ModelConfig&, std::unique_ptr<WeightStore<Bf16>>,
+                                                                  DecoderOptions);
+template std::unique_ptr<BlockDecoder> MakeBlockDecoder<Bf16, Bf16>(const ModelConfig&, std::unique_ptr<WeightStore<Bf16>>,
+                                                                  DecoderOptions);
 
 }  // namespace draftmill

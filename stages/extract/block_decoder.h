@@ -68,6 +68,7 @@ class BlockDecoder {
 };
 
 template <typename T, typename W>
-std::unique_ptr<BlockDecoder> MakeBlockDecoder(const ModelConfig& config, WeightStore<W> store, DecoderOptions options);
+std::unique_ptr<BlockDecoder> MakeBlockDecoder(const ModelConfig& config, std::unique_ptr<WeightStore<W>> store,
+                                               DecoderOptions options);
 
 }  // namespace draftmill

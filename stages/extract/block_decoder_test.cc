@@ -47,7 +47,7 @@ PackedBlock Block(std::vector<float>& states) {
 template <typename T, typename W>
 std::vector<float> FinalStates(ModelFolder model, ComputeType compute) {
   model.config.compute = compute;
-  auto store = WeightStore<W>::Load(model.config, model.index, model.tensors, 2);
+  auto store = WeightStore<W>::Open(model, {WeightPolicy::kResident});
   EXPECT_TRUE(store.ok()) << store.status().ToString();
   DecoderOptions options;
   options.threads = 2;

@@ -1,6 +1,7 @@
 #include "stages/extract/config_fields.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace draftmill {
@@ -8,6 +9,11 @@ namespace draftmill {
 const json::Value* ConfigFields::Find(std::string_view name) const {
   const json::Value* value = object_.Find(name);
   return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+bool ConfigFields::IsNull(std::string_view name) const {
+  const json::Value* value = object_.Find(name);
+  return value != nullptr && value->is_null();
 }
 
 std::int64_t ConfigFields::Integer(std::string_view name, std::int64_t minimum, std::int64_t maximum) {
@@ -53,6 +59,42 @@ double ConfigFields::NumberOr(std::string_view name, double minimum, double maxi
     return fallback;
   }
   return number;
+}
+
+std::vector<std::int64_t> ConfigFields::Integers(std::string_view name, std::int64_t minimum, std::int64_t maximum) {
+  const json::Value* list = Find(name);
+  std::vector<std::int64_t> numbers;
+  if (list == nullptr) return numbers;
+  if (!list->is_array()) {
+    FailInput(std::string(name) + " must be a list, not " + std::string(list->KindName()));
+    return numbers;
+  }
+  for (const json::Value& value : list->as_array()) {
+    if (!value.is_integer() || value.as_integer() < minimum || value.as_integer() > maximum) {
+      FailInput(std::string(name) + " must hold whole numbers between " + std::to_string(minimum) + " and " +
+                std::to_string(maximum));
+      return {};
+    }
+    numbers.push_back(value.as_integer());
+  }
+  return numbers;
+}
+
+std::vector<double> ConfigFields::Numbers(std::string_view name, std::int64_t count, double minimum, double maximum) {
+  const json::Value* list = Find(name);
+  std::vector<double> numbers;
+  const auto size = list != nullptr && list->is_array() ? static_cast<std::int64_t>(list->as_array().size()) : -1;
+  if (size != count) {
+    FailInput(std::string(name) + " must be a list of " + std::to_string(count) + " numbers" +
+              (size < 0 ? "" : ", it has " + std::to_string(size)));
+    return std::vector<double>(static_cast<std::size_t>(count), minimum);
+  }
+  for (const json::Value& value : list->as_array()) {
+    const bool good = value.is_number() && value.as_double() >= minimum && value.as_double() <= maximum;
+    if (!good) FailInput(std::string(name) + " must hold numbers between " + json::PythonRepr(minimum) + " and " + json::PythonRepr(maximum));
+    numbers.push_back(good ? value.as_double() : minimum);
+  }
+  return numbers;
 }
 
 bool ConfigFields::BoolOr(std::string_view name, bool fallback) {

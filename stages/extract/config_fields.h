@@ -23,17 +23,26 @@ class ConfigFields {
   /// The field's value, or nullptr where it is absent or null.
   const json::Value* Find(std::string_view name) const;
 
+  /// True where the field is there and null: for most classes that switches something off.
+  bool IsNull(std::string_view name) const;
+
   /// A whole number in [minimum, maximum] that must be there.
   std::int64_t Integer(std::string_view name, std::int64_t minimum, std::int64_t maximum);
   /// The same; absent or null gives `fallback` and notes the name.
   std::int64_t IntegerOr(std::string_view name, std::int64_t minimum, std::int64_t maximum, std::int64_t fallback);
   /// A number in [minimum, maximum]; absent or null gives `fallback` and notes the name.
   double NumberOr(std::string_view name, double minimum, double maximum, double fallback);
+  /// A list of whole numbers in [minimum, maximum]; absent or null gives an empty one without a note.
+  std::vector<std::int64_t> Integers(std::string_view name, std::int64_t minimum, std::int64_t maximum);
+  /// A list of exactly `count` numbers in [minimum, maximum] that must be there.
+  std::vector<double> Numbers(std::string_view name, std::int64_t count, double minimum, double maximum);
   /// Switches and names: absent or null gives `fallback` without a note.
   bool BoolOr(std::string_view name, bool fallback);
   std::string TextOr(std::string_view name, std::string_view fallback);
 
-  /// Records a failure of the caller's own check.
+  /// Records a failure of the caller's own check. The first two put the file's name before the message.
+  void FailInput(const std::string& message) { Fail(InvalidInput(path_ + ": " + message)); }
+  void FailUnsupported(const std::string& message) { Fail(Unsupported(path_ + ": " + message)); }
   void Fail(Status status);
   void NoteDefault(std::string_view name) { defaults_.emplace_back(name); }
 

@@ -34,6 +34,8 @@ struct ExtractOptions {
 /// What the CPU engine takes, the same on every machine: from it `auto` sizes are resolved and limits checked.
 struct EngineMemory {
   std::int64_t resident_bytes = 0;       ///< all weights with the policy `resident`
+  std::int64_t layer_bytes = 0;          ///< weights of the largest layer: what one layer in memory takes when streamed
+  std::int64_t reading_bytes = 0;        ///< what reading streamed weights takes besides
   std::int64_t shared_bytes = 0;         ///< weights in working form, whatever the block
   std::int64_t thread_bytes = 0;         ///< scratch of one thread
   std::int64_t token_bytes = 0;          ///< activations and captured states of one token of a block

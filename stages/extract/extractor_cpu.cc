@@ -12,6 +12,7 @@
 #include "stages/extract/auto_sizes.h"
 #include "stages/extract/block_decoder.h"
 #include "stages/extract/extractor.h"
+#include "stages/extract/model_family.h"
 #include "stages/extract/model_folder.h"
 #include "stages/extract/products.h"
 #include "stages/extract/weight_store.h"
@@ -23,8 +24,8 @@ Status CheckOptions(const ExtractOptions& options) {
   if (options.device != "auto" && options.device != "cpu") {
     return Unsupported("extract.device " + options.device + ": this draftmill has no engine for it; use cpu or auto");
   }
-  if (options.weights != "auto" && options.weights != "resident") {
-    return Unsupported("extract.weights " + options.weights + " is not built for the CPU; use resident or auto");
+  if (options.weights != "auto" && options.weights != "resident" && options.weights != "streamed") {
+    return InvalidConfig("extract.weights must be auto, resident or streamed, not " + options.weights);
   }
   if (options.numerics != "hf" && options.numerics != "fused") {
     return InvalidConfig("extract.numerics must be hf or fused, not " + options.numerics);
@@ -34,6 +35,17 @@ Status CheckOptions(const ExtractOptions& options) {
   }
   if (options.threads < 1) return Internal("the engine needs at least one thread");
   return OkStatus();
+}
+
+/// Refuses what the decoder would compute as something else.
+Status CheckDecoder(const ModelConfig& config) {
+  const bool plain_rope = !config.rope.interleaved && !config.local_rope.has_value() && config.rope.cos_sin_factor == 1.0 &&
+                          config.rope.type != RopeType::kLongRope && config.rope.rotary_dims == config.head_dim;
+  const bool plain_layers = !config.latent.has_value() && !config.experts.has_value() && !config.sandwich_norms &&
+                            !config.norm_one_plus && !config.norm_multiplies_in_float && !config.attention_sinks;
+  const bool plain_values = config.activation == Activation::kSilu && config.attention_softcap == 0 && config.embedding_scale == 1.0;
+  if (plain_rope && plain_layers && plain_values) return OkStatus();
+  return Unsupported(std::string("the CPU engine does not compute models of the family ") + config.family->name);
 }
 
 /// Calls what may throw and turns exceptions of torch, TBB and the allocator into a Status.
@@ -257,9 +269,9 @@ struct LoadedDecoder {
 
 template <typename T, typename W>
 Result<LoadedDecoder> LoadDecoder(const ModelFolder& model, const ExtractOptions& options) {
-  DRAFTMILL_ASSIGN_OR_RETURN(WeightStore<W> store,
-                             WeightStore<W>::Load(model.config, model.index, model.tensors, options.threads));
-  std::string digest = store.digest();
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<WeightStore<W>> store,
+                             WeightStore<W>::Open(model, PlanWeights(model.description, options)));
+  std::string digest = store->digest();
   DecoderOptions decoder_options{options.threads, options.numerics == "fused", model.description.layers};
   return LoadedDecoder{MakeBlockDecoder<T, W>(model.config, std::move(store), std::move(decoder_options)), std::move(digest)};
 }
@@ -277,6 +289,7 @@ Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& optio
   if (!options.dtype.empty()) {
     model.config.compute = options.dtype == "float32" ? ComputeType::kFloat32 : ComputeType::kBfloat16;
   }
+  DRAFTMILL_RETURN_IF_ERROR(CheckDecoder(model.config));
   DRAFTMILL_RETURN_IF_ERROR(ResolveAuto(model.description, options).status());
   LoadedDecoder loaded;
   DRAFTMILL_RETURN_IF_ERROR(Guarded([&]() -> Status {

@@ -206,6 +206,14 @@ TEST_F(ExtractorTest, MemoryLimitsAreKept) {
   EXPECT_THAT(refused.status().message(), HasSubstr("limits.memory"));
 }
 
+TEST_F(ExtractorTest, StreamedWeightsGiveTheSameBits) {
+  const auto resident = Extract(options_);
+  options_.weights = "streamed";
+  const auto streamed = Extract(options_);
+  ASSERT_EQ(streamed.size(), resident.size());
+  for (const auto& [batch, states] : resident) EXPECT_EQ(streamed.at(batch).hidden_states, states.hidden_states) << batch;
+}
+
 TEST_F(ExtractorTest, DigestFollowsTheWeights) {
   const std::string digest = Extractor::Create(options_).value()->weights_digest();
   EXPECT_EQ(Extractor::Create(options_).value()->weights_digest(), digest);
@@ -226,8 +234,8 @@ TEST_F(ExtractorTest, RefusesWhatIsNotBuilt) {
   options_.device = "cuda";
   EXPECT_EQ(Extractor::Create(options_).status().code(), StatusCode::kUnsupported);
   options_.device = "cpu";
-  options_.weights = "streamed";
-  EXPECT_EQ(Extractor::Create(options_).status().code(), StatusCode::kUnsupported);
+  options_.weights = "elsewhere";
+  EXPECT_EQ(Extractor::Create(options_).status().code(), StatusCode::kInvalidConfig);
 }
 
 }  // namespace

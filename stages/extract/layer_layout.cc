@@ -1,34 +1,109 @@
 #include "stages/extract/layer_layout.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "stages/extract/layer_tensors.h"
+
 namespace draftmill {
 namespace {
 
 constexpr std::int64_t kPartAlignment = 64;
 
+std::int64_t Aligned(std::int64_t count) { return (count + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
+
+/// Parts of a layout with their sizes in elements, in the order of their first tensors.
+struct Parts {
+  std::vector<std::pair<std::int64_t LayerLayout::*, std::int64_t>> sizes;
+
+  void Extend(const LayerTensor& tensor) {
+    const std::int64_t end = tensor.first + tensor.elements();
+    const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& part) { return part.first == tensor.part; });
+    if (found == sizes.end()) {
+      sizes.emplace_back(tensor.part, end);
+    } else {
+      found->second = std::max(found->second, end);
+    }
+  }
+
+  /// Gives each part its place and returns the end.
+  std::int64_t Place(LayerLayout& layout) const {
+    std::int64_t next = 0;
+    for (const auto& [part, size] : sizes) {
+      layout.*part = next;
+      next += Aligned(size);
+    }
+    return next;
+  }
+};
+
+std::int64_t CeilDiv(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
+
+PackedMatrix LayOutMatrix(const Quantization& quantization, std::int64_t rows, std::int64_t columns, std::int64_t stacked,
+                          std::int64_t& next) {
+  PackedMatrix matrix;
+  matrix.rows = rows;
+  matrix.columns = columns;
+  matrix.stacked = stacked;
+  matrix.scale_rows = stacked * CeilDiv(rows / stacked, quantization.block_rows);
+  matrix.scale_columns = CeilDiv(columns, quantization.block_columns);
+  switch (quantization.method) {
+    case QuantizationMethod::kNone: break;
+    case QuantizationMethod::kBlockFp8:
+      matrix.row_bytes = columns;
+      matrix.scale_bytes = 4;
+      break;
+    case QuantizationMethod::kPackedInt4:
+      matrix.row_bytes = 4 * CeilDiv(columns, 8);
+      matrix.scale_bytes = 2;
+      break;
+    case QuantizationMethod::kMxfp4:
+      matrix.row_bytes = matrix.scale_columns * quantization.block_columns / 2;
+      matrix.scale_bytes = 1;
+      break;
+  }
+  matrix.values = next;
+  next += Aligned(rows * matrix.row_bytes);
+  matrix.scales = next;
+  next += Aligned(matrix.scale_rows * matrix.scale_columns * matrix.scale_bytes);
+  return matrix;
+}
+
+PackedExperts LayOutPacked(const ModelConfig& config) {
+  const MixtureOfExperts& moe = *config.experts;
+  PackedExperts packed;
+  packed.method = config.quantization.method;
+  packed.block_rows = config.quantization.block_rows;
+  packed.block_columns = config.quantization.block_columns;
+  std::int64_t next = 0;
+  packed.gate_up = LayOutMatrix(config.quantization, 2 * moe.expert_intermediate, config.hidden_size, 2, next);
+  packed.down = LayOutMatrix(config.quantization, config.hidden_size, moe.expert_intermediate, 1, next);
+  packed.expert_bytes = next;
+  packed.bytes = next * moe.experts;
+  return packed;
+}
+
 }  // namespace
 
-LayerLayout LayoutOfLayers(const ModelConfig& config) {
+LayerLayout LayoutOfLayer(const ModelConfig& config, std::int64_t layer) {
   LayerLayout layout;
-  std::int64_t next = 0;
-  const auto place = [&next](std::int64_t count) {
-    const std::int64_t at = next;
-    next += (count + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    return at;
-  };
-  layout.input_norm = place(config.hidden_size);
-  layout.post_norm = place(config.hidden_size);
-  if (config.qk_norm) layout.q_norm = place(config.head_dim);
-  if (config.qk_norm) layout.k_norm = place(config.head_dim);
-  if (config.qkv_bias) layout.qkv_bias = place(config.qkv_width());
-  if (config.o_bias) layout.o_bias = place(config.hidden_size);
-  if (config.mlp_bias) layout.gate_up_bias = place(2 * config.intermediate_size);
-  if (config.mlp_bias) layout.down_bias = place(config.hidden_size);
-  layout.vectors_end = next;
-  layout.qkv = place(config.qkv_width() * config.hidden_size);
-  layout.o = place(config.hidden_size * config.q_width());
-  layout.gate_up = place(2 * config.intermediate_size * config.hidden_size);
-  layout.down = place(config.hidden_size * config.intermediate_size);
-  layout.total = next;
+  Parts vectors;
+  Parts matrices;
+  bool packed = false;
+  for (const LayerTensor& tensor : LayerTensors(config, layer)) {
+    if (tensor.routed && tensor.quantised) {
+      packed = true;
+      continue;
+    }
+    (tensor.is_matrix ? matrices : vectors).Extend(tensor);
+  }
+  layout.vectors_total = vectors.Place(layout);
+  layout.matrices_total = matrices.Place(layout);
+  if (!LayerHasExperts(config, layer)) return layout;
+  layout.expert_down_elements = config.experts->expert_intermediate * config.hidden_size;
+  layout.expert_gate_up_elements = 2 * layout.expert_down_elements;
+  if (packed) layout.packed = LayOutPacked(config);
   return layout;
 }
 

@@ -1,13 +1,17 @@
 #include "stages/extract/model_config.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "stages/extract/config_fields.h"
+#include "stages/extract/layer_tensors.h"
 #include "stages/extract/model_family.h"
+#include "stages/extract/module_patterns.h"
+#include "stages/extract/quantization_fields.h"
 #include "state/file_system.h"
 
 namespace draftmill {
@@ -42,160 +46,173 @@ Result<std::string> ReadArchitecture(const json::Value& config, const std::strin
 
 Status RefuseArchitecture(const std::string& architecture, const std::string& path) {
   std::string known;
-  for (const ModelFamily& family : ModelFamilies()) {
-    for (const char* name : family.architectures) known += (known.empty() ? "" : ", ") + std::string(name);
+  for (const ModelFamily* family : ModelFamilies()) {
+    for (const char* name : family->architectures) known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return Unsupported(path + ": the architecture " + architecture +
                      " is not supported, and running it as a similar one would give wrong states. Nothing was "
                      "loaded. Name a model of one of these in model.path: " + known);
 }
 
-/// quantization_config of config.json, in any of its spellings.
-Status RefuseQuantization(const json::Value& config, const std::string& path) {
-  for (const std::string_view key : {"quantization_config", "quantization", "compression_config"}) {
-    const json::Value* section = config.Find(key);
-    if (section == nullptr || section->is_null()) continue;
-    const json::Value* method = section->Find("quant_method");
-    const std::string name = method != nullptr && method->is_string() ? method->as_string() : "without quant_method";
-    return Unsupported(path + ": " + std::string(key) + " (" + name +
-                       "): quantised checkpoints of this form are not supported; use the unquantised weights");
+void AppendIds(const json::Value* eos, std::vector<std::int64_t>& ids) {
+  if (eos == nullptr) return;
+  if (eos->is_integer()) ids.push_back(eos->as_integer());
+  if (!eos->is_array()) return;
+  for (const json::Value& id : eos->as_array()) {
+    if (id.is_integer()) ids.push_back(id.as_integer());
   }
-  return OkStatus();
-}
-
-/// Quantisation that only a file beside config.json tells.
-Status RefuseQuantizationBeside(const std::string& model_folder) {
-  for (const std::string_view name : {"hf_quant_config.json", "quantize_config.json"}) {
-    const std::string path = JoinPath(model_folder, name);
-    if (!RealFileSystem().Exists(path)) continue;
-    DRAFTMILL_ASSIGN_OR_RETURN(const json::Value content, ReadJsonFile(path));
-    const json::Value* section = content.Find("quantization");
-    const json::Value* algorithm = section == nullptr ? nullptr : section->Find("quant_algo");
-    const std::string what = algorithm != nullptr && algorithm->is_string() ? algorithm->as_string() : "unnamed method";
-    return Unsupported(path + ": says that the weights are quantised (" + what +
-                       "), which config.json does not mention; this form is not supported, use the unquantised weights");
-  }
-  return OkStatus();
 }
 
 std::vector<std::int64_t> EosIds(const json::Value& config) {
   std::vector<std::int64_t> ids;
-  const json::Value* eos = config.Find("eos_token_id");
-  if (eos == nullptr) return ids;
-  if (eos->is_integer()) ids.push_back(eos->as_integer());
-  if (eos->is_array()) {
-    for (const json::Value& id : eos->as_array()) {
-      if (id.is_integer()) ids.push_back(id.as_integer());
-    }
-  }
+  AppendIds(config.Find("eos_token_id"), ids);
   return ids;
 }
 
-void ReadLlama3(ConfigFields& scaling, RopeConfig& rope) {
-  rope.low_freq_factor = scaling.NumberOr("low_freq_factor", 1e-6, 1e6, 1.0);
-  rope.high_freq_factor = scaling.NumberOr("high_freq_factor", 1e-6, 1e6, 4.0);
-  rope.original_max_positions = scaling.Integer("original_max_position_embeddings", 1, kMaxPositions);
-  if (rope.high_freq_factor <= rope.low_freq_factor) {
-    scaling.Fail(InvalidInput(scaling.path() + ": high_freq_factor must be larger than low_freq_factor"));
+/// The id of the tokenizer's eos_token where its file lists added tokens.
+std::vector<std::int64_t> TokenizerEosIds(const json::Value& tokenizer) {
+  const json::Value* eos = tokenizer.Find("eos_token");
+  if (eos != nullptr && eos->is_object()) eos = eos->Find("content");
+  const json::Value* added = tokenizer.Find("added_tokens_decoder");
+  if (eos == nullptr || !eos->is_string() || added == nullptr || !added->is_object()) return {};
+  for (const auto& [id, token] : added->as_object()) {
+    const json::Value* content = token.Find("content");
+    if (content == nullptr || !content->is_string() || content->as_string() != eos->as_string()) continue;
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(id.data(), id.data() + id.size(), number);
+    if (parsed.ec == std::errc() && parsed.ptr == id.data() + id.size()) return {number};
   }
+  return {};
 }
 
-/// The scaling part: `section` is rope_parameters (transformers 5) or rope_scaling (before).
-Status ReadRopeScaling(const json::Value& section, const std::string& path, RopeConfig& rope) {
-  ConfigFields scaling(section, path);
-  const std::string type = scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
-  if (type == "default") return scaling.status();
-  if (type != "linear" && type != "llama3") {
-    return Unsupported(path + ": the RoPE type " + type + " is not supported for this family (known: default, linear, llama3)");
-  }
-  rope.type = type == "linear" ? RopeType::kLinear : RopeType::kLlama3;
-  if (scaling.Find("factor") == nullptr) {
-    return InvalidInput(path + ": the RoPE type " + type + " needs the field factor");
-  }
-  rope.factor = scaling.NumberOr("factor", 1e-6, 1e6, 1.0);
-  if (rope.type == RopeType::kLlama3) ReadLlama3(scaling, rope);
-  return scaling.status();
-}
-
-/// Both spellings: rope_parameters holding all, or rope_theta with rope_scaling.
-void ReadRope(ConfigFields& fields, ModelConfig& config) {
-  RopeConfig& rope = config.rope;
-  rope.rotary_dims = config.head_dim;
-  const json::Value* parameters = fields.Find("rope_parameters");
-  if (parameters != nullptr && !parameters->is_object()) {
-    return fields.Fail(InvalidInput(fields.path() + ": rope_parameters must be an object"));
-  }
-  if (parameters != nullptr) {
-    for (const json::Member& member : parameters->as_object()) {
-      if (member.second.is_object()) {
-        return fields.Fail(Unsupported(fields.path() + ": rope_parameters by layer type (" + member.first +
-                                       ") are not supported for this family"));
-      }
+/// Notes the tokenizer's end token where no other file names it.
+void AddTokenizerEos(const json::Value& tokenizer, ModelConfig& config) {
+  for (const std::int64_t id : TokenizerEosIds(tokenizer)) {
+    for (const auto& [file, ids] : config.eos_by_file) {
+      if (std::find(ids.begin(), ids.end(), id) != ids.end()) return;
     }
+    config.eos_by_file.emplace_back("tokenizer_config.json", std::vector<std::int64_t>{id});
   }
-  const json::Value* theta = parameters == nullptr ? nullptr : parameters->Find("rope_theta");
-  if (theta != nullptr && theta->is_number()) {
-    rope.theta = theta->as_double();
-  } else {
-    rope.theta = fields.NumberOr("rope_theta", 1.0, 1e12, 10000.0);
-  }
-  if (!(rope.theta >= 1.0 && rope.theta <= 1e12)) {
-    return fields.Fail(InvalidInput(fields.path() + ": rope_theta must lie between 1 and 1e12"));
-  }
-  const json::Value* section = parameters != nullptr ? parameters : fields.Find("rope_scaling");
-  if (section == nullptr) return;
-  if (!section->is_object()) return fields.Fail(InvalidInput(fields.path() + ": rope_scaling must be an object"));
-  fields.Fail(ReadRopeScaling(*section, fields.path() + ": " + (parameters != nullptr ? "rope_parameters" : "rope_scaling"),
-                              rope));
 }
 
+/// How many key and value heads: absent means the class's default, null as many as there are heads.
 void ReadHeads(ConfigFields& fields, ModelConfig& config) {
-  config.num_heads = fields.Integer("num_attention_heads", 1, 65536);
-  config.num_kv_heads = fields.Find("num_key_value_heads") == nullptr
-                            ? config.num_heads
-                            : fields.Integer("num_key_value_heads", 1, config.num_heads);
+  const ClassDefaults& defaults = config.family->defaults;
+  config.num_heads = defaults.heads > 0 ? fields.IntegerOr("num_attention_heads", 1, 65536, defaults.heads)
+                                        : fields.Integer("num_attention_heads", 1, 65536);
+  if (fields.Find("num_key_value_heads") != nullptr) {
+    config.num_kv_heads = fields.Integer("num_key_value_heads", 1, config.num_heads);
+  } else {
+    const bool by_class = defaults.kv_heads > 0 && !fields.IsNull("num_key_value_heads");
+    if (by_class) fields.NoteDefault("num_key_value_heads");
+    config.num_kv_heads = by_class ? defaults.kv_heads : config.num_heads;
+  }
   if (config.num_heads % config.num_kv_heads != 0) {
-    fields.Fail(InvalidInput(fields.path() + ": num_attention_heads (" + std::to_string(config.num_heads) +
-                             ") must be a multiple of num_key_value_heads (" + std::to_string(config.num_kv_heads) + ")"));
-  }
-  if (fields.Find("head_dim") == nullptr && config.hidden_size % config.num_heads != 0) {
-    fields.Fail(InvalidInput(fields.path() + ": head_dim is missing and hidden_size is no multiple of num_attention_heads"));
-  }
-  config.head_dim = fields.IntegerOr("head_dim", 2, 4096, config.hidden_size / config.num_heads);
-  if (config.head_dim % 2 != 0) {
-    fields.Fail(InvalidInput(fields.path() + ": head_dim must be even, got " + std::to_string(config.head_dim)));
+    fields.FailInput("num_attention_heads (" + std::to_string(config.num_heads) +
+                     ") must be a multiple of num_key_value_heads (" + std::to_string(config.num_kv_heads) + ")");
   }
 }
 
-void ReadShared(ConfigFields& fields, ModelConfig& config) {
-  config.model_type = fields.TextOr("model_type", "");
+void ReadHeadDim(ConfigFields& fields, ModelConfig& config) {
+  const std::int64_t of_class = config.family->defaults.head_dim;
+  if (of_class == 0 && fields.Find("head_dim") == nullptr && config.hidden_size % config.num_heads != 0) {
+    fields.FailInput("head_dim is missing and hidden_size is no multiple of num_attention_heads");
+  }
+  config.head_dim = fields.IntegerOr("head_dim", 2, 4096, of_class > 0 ? of_class : config.hidden_size / config.num_heads);
+  if (config.head_dim % 2 != 0) fields.FailInput("head_dim must be even, got " + std::to_string(config.head_dim));
+  config.softmax_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+}
+
+/// Fields that every family has. `top` is config.json where `fields` reads its text_config, else the same.
+void ReadShared(ConfigFields& fields, ConfigFields& top, ModelConfig& config) {
+  const ClassDefaults& defaults = config.family->defaults;
+  config.model_type = top.TextOr("model_type", "");
   config.hidden_size = fields.Integer("hidden_size", 2, kMaxWidth);
   config.num_layers = fields.Integer("num_hidden_layers", 1, 10000);
   config.intermediate_size = fields.Integer("intermediate_size", 1, kMaxWidth);
-  config.vocab_size = fields.Integer("vocab_size", 1, kMaxVocabulary);
-  config.max_positions =
-      fields.IntegerOr("max_position_embeddings", 1, kMaxPositions, config.family->default_max_positions);
-  config.norm_eps = fields.NumberOr("rms_norm_eps", 0.0, 1.0, config.family->default_norm_eps);
-  if (fields.Find("tie_word_embeddings") == nullptr) fields.NoteDefault("tie_word_embeddings");
-  config.tied_embeddings = fields.BoolOr("tie_word_embeddings", config.family->default_tied_embeddings);
-  const std::string activation = fields.TextOr("hidden_act", "silu");
-  if (activation != "silu") {
-    fields.Fail(Unsupported(fields.path() + ": hidden_act " + activation + " is not supported for this family (known: silu)"));
-  }
-  if (!fields.BoolOr("is_causal", true)) {
-    fields.Fail(Unsupported(fields.path() + ": is_causal is false; draftmill extracts states of causal models only"));
+  config.vocab_size = defaults.vocab_size > 0 ? fields.IntegerOr("vocab_size", 1, kMaxVocabulary, defaults.vocab_size)
+                                              : fields.Integer("vocab_size", 1, kMaxVocabulary);
+  config.max_positions = fields.IntegerOr("max_position_embeddings", 1, kMaxPositions, defaults.max_positions);
+  config.norm_eps = fields.NumberOr("rms_norm_eps", 0.0, 1.0, defaults.norm_eps);
+  ConfigFields& tie = top.Find("tie_word_embeddings") != nullptr ? top : fields;
+  if (tie.Find("tie_word_embeddings") == nullptr) fields.NoteDefault("tie_word_embeddings");
+  config.tied_embeddings = tie.BoolOr("tie_word_embeddings", defaults.tied_embeddings);
+  if (!fields.BoolOr("is_causal", true) || !top.BoolOr("is_causal", true)) {
+    fields.FailUnsupported("is_causal is false; draftmill extracts states of causal models only");
   }
   ReadHeads(fields, config);
-  config.softmax_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-  ReadRope(fields, config);
+  // Heads of latent attention are wide as its own fields say; files of some writers give another number here.
+  if (fields.Find("kv_lora_rank") == nullptr) ReadHeadDim(fields, config);
 }
 
-Status ReadDtype(ConfigFields& fields, ModelConfig& config) {
-  config.dtype = fields.TextOr("dtype", fields.TextOr("torch_dtype", "bfloat16"));
+void ReadDtype(ConfigFields& fields, ConfigFields& top, ModelConfig& config) {
+  std::string dtype;
+  for (ConfigFields* section : {&top, &fields}) {
+    for (const std::string_view name : {"dtype", "torch_dtype"}) {
+      if (dtype.empty()) dtype = section->TextOr(name, "");
+    }
+  }
+  config.dtype_stated = !dtype.empty();
+  config.dtype = dtype.empty() ? "bfloat16" : dtype;
   if (config.dtype != "bfloat16" && config.dtype != "float16" && config.dtype != "float32") {
-    return Unsupported(fields.path() + ": dtype " + config.dtype + " is not supported (known: bfloat16, float16, float32)");
+    fields.FailUnsupported("dtype " + config.dtype + " is not supported (known: bfloat16, float16, float32)");
   }
   config.compute = config.dtype == "float32" ? ComputeType::kFloat32 : ComputeType::kBfloat16;
+}
+
+/// The object that holds the text model's fields.
+Result<const json::Value*> TextSection(const json::Value& config_json, const ModelFamily& family, const std::string& path) {
+  if (family.text_model_types.empty()) return &config_json;
+  const json::Value* text = config_json.Find("text_config");
+  if (text == nullptr || !text->is_object()) return InvalidInput(path + ": text_config must be an object");
+  const json::Value* type = text->Find("model_type");
+  const std::string name = type != nullptr && type->is_string() ? type->as_string() : "(unnamed)";
+  const auto& known = family.text_model_types;
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    return Unsupported(path + ": text_config.model_type " + name + " is not supported under " + family.architectures[0]);
+  }
+  return text;
+}
+
+/// The experts of a layer are kept packed or plain, all of them.
+Status RequireAlikeExperts(const ModelConfig& config, std::int64_t layer, const std::string& path) {
+  int routed = 0;
+  int quantised = 0;
+  for (const LayerTensor& tensor : LayerTensors(config, layer)) {
+    if (!tensor.routed) continue;
+    ++routed;
+    if (tensor.quantised) ++quantised;
+  }
+  if (quantised == 0 || quantised == routed) return OkStatus();
+  return Unsupported(path + ": the quantisation leaves out some of the experts' matrices of layer " + std::to_string(layer) +
+                     ", which is not supported; use the unquantised weights");
+}
+
+/// Which of the layers' matrices the quantisation leaves as they were.
+Status ResolveKept(const std::string& path, ModelConfig& config) {
+  if (config.quantization.not_quantised.empty() || config.quantization.method == QuantizationMethod::kMxfp4) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(const ModulePatterns patterns, ModulePatterns::Compile(config.quantization));
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const std::string& module : QuantisableModules(config, layer)) {
+      DRAFTMILL_ASSIGN_OR_RETURN(const bool kept, patterns.Matches(module));
+      if (kept) config.quantization.kept.insert(module);
+    }
+    DRAFTMILL_RETURN_IF_ERROR(RequireAlikeExperts(config, layer, path));
+  }
+  return OkStatus();
+}
+
+Status ReadQuantizationOf(const json::Value& config_json, const json::Value& text, const std::string& path, ModelConfig& config) {
+  DRAFTMILL_ASSIGN_OR_RETURN(config.quantization, ReadQuantization(config_json, path));
+  if (config.quantization.method == QuantizationMethod::kNone) {
+    DRAFTMILL_ASSIGN_OR_RETURN(config.quantization, ReadQuantization(text, path));
+  }
+  const bool experts_in_one = config.family->names.experts_in_one;
+  const QuantizationMethod method = config.quantization.method;
+  if (method != QuantizationMethod::kNone && experts_in_one != (method == QuantizationMethod::kMxfp4)) {
+    return Unsupported(path + ": this quantisation (" + QuantizationName(method) + ") is not supported for the family " +
+                       config.family->name + "; use the unquantised weights");
+  }
   return OkStatus();
 }
 
@@ -204,19 +221,30 @@ Status ReadDtype(ConfigFields& fields, ModelConfig& config) {
 Result<ModelConfig> ParseModelConfig(const json::Value& config_json, const std::string& path) {
   if (!config_json.is_object()) return InvalidInput(path + ": must hold a JSON object");
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string architecture, ReadArchitecture(config_json, path));
+  const ModelFamily* const family = FindFamily(architecture);
+  if (family == nullptr) return RefuseArchitecture(architecture, path);
+  return ParseModelConfigAs(*family, config_json, path);
+}
+
+Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Value& config_json, const std::string& path) {
   ModelConfig config;
-  config.architecture = architecture;
-  config.family = FindFamily(architecture);
-  if (config.family == nullptr) return RefuseArchitecture(architecture, path);
-  DRAFTMILL_RETURN_IF_ERROR(RefuseQuantization(config_json, path));
-  ConfigFields fields(config_json, path);
-  ReadShared(fields, config);
+  DRAFTMILL_ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(config_json, path));
+  config.family = &family;
+  config.nested_text_config = !config.family->text_model_types.empty();
+  DRAFTMILL_ASSIGN_OR_RETURN(const json::Value* const text, TextSection(config_json, *config.family, path));
+  DRAFTMILL_RETURN_IF_ERROR(ReadQuantizationOf(config_json, *text, path, config));
+  ConfigFields fields(*text, path);
+  ConfigFields top(config_json, path);
+  ReadShared(fields, top, config);
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   config.family->read_fields(fields, config);
+  ReadDtype(fields, top, config);
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
-  DRAFTMILL_RETURN_IF_ERROR(ReadDtype(fields, config));
+  DRAFTMILL_RETURN_IF_ERROR(top.status());
+  DRAFTMILL_RETURN_IF_ERROR(ResolveKept(path, config));
   config.taken_from_class_defaults = fields.defaults();
-  config.eos_by_file.emplace_back("config.json", EosIds(config_json));
+  std::vector<std::int64_t> eos = EosIds(config_json);
+  config.eos_by_file.emplace_back("config.json", eos.empty() ? EosIds(*text) : std::move(eos));
   return config;
 }
 
@@ -224,11 +252,16 @@ Result<ModelConfig> ReadModelConfig(const std::string& model_folder) {
   const std::string path = JoinPath(model_folder, "config.json");
   DRAFTMILL_ASSIGN_OR_RETURN(const json::Value config_json, ReadJsonFile(path));
   DRAFTMILL_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(config_json, path));
-  DRAFTMILL_RETURN_IF_ERROR(RefuseQuantizationBeside(model_folder));
+  DRAFTMILL_RETURN_IF_ERROR(RefuseQuantizationBeside(model_folder, config.quantization));
   const std::string generation_path = JoinPath(model_folder, "generation_config.json");
   if (RealFileSystem().Exists(generation_path)) {
     DRAFTMILL_ASSIGN_OR_RETURN(const json::Value generation, ReadJsonFile(generation_path));
     config.eos_by_file.emplace_back("generation_config.json", EosIds(generation));
+  }
+  const std::string tokenizer_path = JoinPath(model_folder, "tokenizer_config.json");
+  if (RealFileSystem().Exists(tokenizer_path)) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const json::Value tokenizer, ReadJsonFile(tokenizer_path));
+    AddTokenizerEos(tokenizer, config);
   }
   return config;
 }

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +64,7 @@ struct MixtureOfExperts {
   double scaling = 1.0;
   bool router_bias = false;              ///< gpt-oss
   bool expert_bias = false;              ///< gpt-oss
-  std::vector<std::int32_t> dense_layers;  ///< layers (from 0) without experts
+  std::vector<std::int32_t> dense_layers;  ///< layers (from 0) without experts, ascending
 };
 
 /// How a checkpoint's matrices are stored where they are not plain numbers.
@@ -73,11 +75,15 @@ enum class QuantizationMethod : std::uint8_t {
   kMxfp4,           ///< blocks and scales of the experts (gpt-oss)
 };
 
+/// "fp8", "compressed-tensors", "mxfp4": as config.json names the method; "none".
+const char* QuantizationName(QuantizationMethod method);
+
 struct Quantization {
   QuantizationMethod method = QuantizationMethod::kNone;
   std::int64_t block_rows = 0;           ///< kBlockFp8
   std::int64_t block_columns = 0;        ///< kBlockFp8; group size of kPackedInt4 and kMxfp4
   std::vector<std::string> not_quantised;  ///< patterns of module names, as config.json gives them
+  std::set<std::string, std::less<>> kept; ///< the layers' matrices that these mean: "layers.0.self_attn.q_proj"
 };
 
 /// A decoder with pre-norm blocks of attention and gated MLP. The flags are what tells the families apart.
@@ -119,7 +125,10 @@ struct ModelConfig {
   double softmax_scale = 0;
   std::int64_t sliding_window = 0;       ///< tokens, the query's own included; 0 for none
   std::vector<std::int32_t> sliding_layers;  ///< layers (from 0) that have the window
+  std::int64_t mtp_layers = 0;           ///< layers after the last one that the checkpoint may hold and nobody needs
+  json::Value rope_stated;               ///< the parameters of scaled rotation as config.json states them
   std::string dtype;                     ///< as config.json says; "bfloat16" where it says nothing
+  bool dtype_stated = false;
   ComputeType compute = ComputeType::kBfloat16;
   std::vector<std::string> taken_from_class_defaults;  ///< fields that config.json leaves out, sorted
   /// End-of-text ids by the file that names them.

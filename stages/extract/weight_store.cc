@@ -1,171 +1,257 @@
 #include "stages/extract/weight_store.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstddef>
 #include <cstring>
-#include <memory>
-#include <span>
+#include <deque>
+#include <future>
+#include <new>
+#include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "stages/extract/worker_arena.h"
-#include "state/file_system.h"
+#include "base/hash.h"
+#include "stages/extract/aligned_buffer.h"
+#include "stages/extract/layer_reader.h"
+#include "stages/extract/weight_files.h"
 
 namespace draftmill {
 namespace {
 
-constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+constexpr std::string_view kEmbedding = "embed_tokens.weight";
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kFinalNorm = "norm.weight";
 
-float HalfToFloat(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
-  const std::uint32_t exponent = (half >> 10) & 0x1fU;
-  const std::uint32_t mantissa = half & 0x3ffU;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-    return sign != 0 ? -magnitude : magnitude;
+/// What both policies share: the files, the model, the final norm, rows of matrices that stay on disk.
+template <typename W>
+class StoreBase : public WeightStore<W> {
+ public:
+  StoreBase(const ModelFolder& model, std::unique_ptr<WeightFiles> files)
+      : model_(model), files_(std::move(files)), reader_(model_, *files_), final_norm_(model.config.hidden_size) {}
+
+  const float* final_norm() const override { return final_norm_.data(); }
+  const std::string& digest() const override { return digest_; }
+
+  Status HeadRows(std::int64_t first, std::int64_t count, W* rows) override {
+    return StoredRows(model_.tensors.Has(kHead) ? kHead : kEmbedding, first, count, rows);
   }
-  const std::uint32_t wide = exponent == 0x1fU ? 0xffU : exponent + 112U;
-  return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
-}
 
-void Assign(float value, float& out) { out = value; }
-void Assign(float value, Bf16& out) { out = ToBf16(value); }
+ protected:
+  std::int64_t hidden() const { return model_.config.hidden_size; }
 
-/// Converts stored elements. A stored BF16 becomes Bf16 bit for bit.
-template <typename T>
-void Convert(safetensors::Dtype dtype, const std::byte* in, T* out, std::int64_t count) {
-  if (dtype == safetensors::Dtype::kF32) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      float value = 0;
-      std::memcpy(&value, in + i * 4, 4);
-      Assign(value, out[i]);
-    }
-    return;
+  /// Rows of a matrix of plain numbers, through the page cache.
+  Status StoredRows(std::string_view name, std::int64_t first, std::int64_t count, W* rows) {
+    const TensorPlace& place = model_.tensors.Get(name);
+    const std::int64_t row_bytes = hidden() * safetensors::DtypeBits(place.info.dtype) / 8;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(count * row_bytes));
+    DRAFTMILL_RETURN_IF_ERROR(files_->ReadBytes(place.file, place.info.offset + first * row_bytes, bytes));
+    ConvertElements(place.info.dtype, bytes.data(), rows, count * hidden());
+    return OkStatus();
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, in + i * 2, 2);
-    Assign(dtype == safetensors::Dtype::kF16 ? HalfToFloat(bits) : ToFloat(Bf16{bits}), out[i]);
-  }
-}
 
-/// One tensor and where it goes.
-template <typename T>
-struct Destination {
-  const TensorPlace* place = nullptr;
-  T* out = nullptr;
+  /// Folds the parts' digests: embedding, layers, final norm.
+  void SetDigest(const std::vector<Hash128>& parts) {
+    StreamingHash all;
+    for (const Hash128& part : parts) all.Update(std::as_bytes(std::span(part.bytes)));
+    digest_ = ToHex(all.Digest128());
+  }
+
+  const ModelFolder model_;
+  const std::unique_ptr<WeightFiles> files_;
+  LayerReader<W> reader_;
+  AlignedBuffer<float> final_norm_;
+
+ private:
+  std::string digest_;
 };
 
-/// Reads tensors of open files into their places; safe from several threads.
-class TensorReader {
+/// All layers in memory.
+template <typename W>
+class ResidentStore : public StoreBase<W> {
  public:
-  static Result<TensorReader> Open(const WeightsIndex& index) {
-    TensorReader reader;
-    for (const WeightsFile& file : index.files) {
-      const std::string path = JoinPath(index.model_folder, file.name);
-      DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> open, RealFileSystem().OpenForReading(path));
-      DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t size, open->Size());
-      if (size != file.size_bytes) return InvalidInput(path + ": its size changed after its header was read");
-      reader.files_.push_back(std::move(open));
-      reader.paths_.push_back(path);
+  using StoreBase<W>::StoreBase;
+
+  Status Load() {
+    const ModelConfig& config = this->model_.config;
+    embedding_.Grow(config.vocab_size * config.hidden_size);
+    std::vector<Hash128> parts(static_cast<std::size_t>(config.num_layers + 2));
+    DRAFTMILL_ASSIGN_OR_RETURN(parts.front(), this->reader_.ReadMatrix(kEmbedding, embedding_.data()));
+    for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+      DRAFTMILL_ASSIGN_OR_RETURN(parts[static_cast<std::size_t>(layer + 1)], this->reader_.Read(layer, layers_.emplace_back()));
     }
-    return reader;
+    DRAFTMILL_ASSIGN_OR_RETURN(parts.back(), this->reader_.ReadVector(kFinalNorm, this->final_norm_.data()));
+    this->SetDigest(parts);
+    return OkStatus();
   }
 
-  template <typename T>
-  Status Read(const Destination<T>& destination, StreamingHash& hash) const {
-    const safetensors::TensorInfo& info = destination.place->info;
-    const auto file = static_cast<std::size_t>(destination.place->file);
-    const std::int64_t element_bytes = safetensors::DtypeBits(info.dtype) / 8;
-    std::vector<std::byte> piece(static_cast<std::size_t>(std::min(kPieceBytes, info.bytes)));
-    for (std::int64_t done = 0; done < info.bytes;) {
-      const auto want = static_cast<std::size_t>(std::min<std::int64_t>(kPieceBytes, info.bytes - done));
-      const std::span<std::byte> bytes = std::span(piece).first(want);
-      DRAFTMILL_ASSIGN_OR_RETURN(const std::size_t got, files_[file]->ReadAt(info.offset + done, bytes));
-      if (got != want) return InvalidInput(paths_[file] + ": ends inside the tensor " + info.name + "; the file was cut short");
-      hash.Update(std::span<const std::byte>(bytes));
-      Convert(info.dtype, bytes.data(), destination.out + done / element_bytes, static_cast<std::int64_t>(want) / element_bytes);
-      done += static_cast<std::int64_t>(want);
+  Result<LayerView<W>> Acquire(std::int64_t layer) override {
+    const LayerBlock<W>& block = layers_[static_cast<std::size_t>(layer)];
+    return LayerView<W>{&block.layout, block.vectors.data(), block.matrices.data(), block.packed.data()};
+  }
+  void Release(std::int64_t) override {}
+
+  Status EmbeddingRows(std::span<const std::int32_t> ids, W* rows) override {
+    for (const std::int32_t id : ids) {
+      const W* const row = embedding_.data() + id * this->hidden();
+      rows = std::copy(row, row + this->hidden(), rows);
     }
     return OkStatus();
   }
 
  private:
-  std::vector<std::unique_ptr<ReadableFile>> files_;
-  std::vector<std::string> paths_;
+  AlignedBuffer<W> embedding_;
+  std::deque<LayerBlock<W>> layers_;
 };
 
-/// The tensors of one layer in the order of its digest.
-template <typename T>
-std::vector<Destination<T>> LayerDestinations(const ModelConfig& config, const CheckpointTensors& tensors,
-                                              const LayerLayout& layout, std::int64_t layer, T* block) {
-  const std::string prefix = "layers." + std::to_string(layer) + ".";
-  std::vector<Destination<T>> destinations;
-  const auto add = [&](const std::string& name, std::int64_t offset) {
-    destinations.push_back({&tensors.Get(prefix + name), block + offset});
-  };
-  const auto add_linear = [&](const std::string& name, std::int64_t weight, std::int64_t bias, std::int64_t first_row,
-                              std::int64_t inputs) {
-    add(name + ".weight", weight + first_row * inputs);
-    if (bias >= 0) add(name + ".bias", bias + first_row);
-  };
-  add("input_layernorm.weight", layout.input_norm);
-  add("post_attention_layernorm.weight", layout.post_norm);
-  if (config.qk_norm) {
-    add("self_attn.q_norm.weight", layout.q_norm);
-    add("self_attn.k_norm.weight", layout.k_norm);
+/// Layers read when their turn comes, the next one in the background.
+template <typename W>
+class StreamedStore : public StoreBase<W> {
+ public:
+  StreamedStore(const ModelFolder& model, std::unique_ptr<WeightFiles> files, int slots)
+      : StoreBase<W>(model, std::move(files)), slots_(static_cast<std::size_t>(slots)) {}
+  ~StreamedStore() override {
+    if (reading_.valid()) reading_.wait();
   }
-  add_linear("self_attn.q_proj", layout.qkv, layout.qkv_bias, 0, config.hidden_size);
-  add_linear("self_attn.k_proj", layout.qkv, layout.qkv_bias, config.q_width(), config.hidden_size);
-  add_linear("self_attn.v_proj", layout.qkv, layout.qkv_bias, config.q_width() + config.kv_width(), config.hidden_size);
-  add_linear("self_attn.o_proj", layout.o, layout.o_bias, 0, config.q_width());
-  add_linear("mlp.gate_proj", layout.gate_up, layout.gate_up_bias, 0, config.hidden_size);
-  add_linear("mlp.up_proj", layout.gate_up, layout.gate_up_bias, config.intermediate_size, config.hidden_size);
-  add_linear("mlp.down_proj", layout.down, layout.down_bias, 0, config.intermediate_size);
-  return destinations;
-}
 
-template <typename T>
-Result<Hash128> ReadPart(const TensorReader& reader, const std::vector<Destination<T>>& destinations) {
-  StreamingHash hash;
-  for (const Destination<T>& destination : destinations) {
-    DRAFTMILL_RETURN_IF_ERROR(reader.Read(destination, hash));
+  /// Reads everything once, for the digest, so that changed weights are seen before anything is computed.
+  Status Prepare() {
+    const ModelConfig& config = this->model_.config;
+    for (Slot& slot : slots_) slot.block.Prepare(LargestLayout(config));
+    digests_.resize(static_cast<std::size_t>(config.num_layers + 2));
+    DRAFTMILL_ASSIGN_OR_RETURN(digests_.front(), this->reader_.ReadMatrix(kEmbedding, nullptr));
+    for (std::int64_t layer = config.num_layers - 1; layer >= 0; --layer) {
+      // Backwards, so that the first layers are in their slots when the first block comes.
+      Slot& slot = slots_[static_cast<std::size_t>(layer) % slots_.size()];
+      slot.layer = -1;
+      DRAFTMILL_ASSIGN_OR_RETURN(digests_[static_cast<std::size_t>(layer + 1)], this->reader_.Read(layer, slot.block));
+      slot.layer = layer;
+    }
+    DRAFTMILL_ASSIGN_OR_RETURN(digests_.back(), this->reader_.ReadVector(kFinalNorm, this->final_norm_.data()));
+    this->SetDigest(digests_);
+    return OkStatus();
   }
-  return hash.Digest128();
-}
+
+  Result<LayerView<W>> Acquire(std::int64_t layer) override {
+    Slot* slot = FindLayer(layer);
+    if (slot == nullptr) {
+      DRAFTMILL_RETURN_IF_ERROR(FinishReading());
+      slot = FindLayer(layer);
+    }
+    if (slot == nullptr) {
+      StartReading(layer);
+      DRAFTMILL_RETURN_IF_ERROR(FinishReading());
+      slot = FindLayer(layer);
+    }
+    if (slot == nullptr) return Internal("more layers are held than the store of weights has room for");
+    slot->held = true;
+    newest_ = layer;
+    StartReading(Next(newest_));
+    const LayerBlock<W>& block = slot->block;
+    return LayerView<W>{&block.layout, block.vectors.data(), block.matrices.data(), block.packed.data()};
+  }
+
+  void Release(std::int64_t layer) override {
+    if (Slot* slot = FindLayer(layer)) slot->held = false;
+    StartReading(Next(newest_));
+  }
+
+  Status EmbeddingRows(std::span<const std::int32_t> ids, W* rows) override {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      DRAFTMILL_RETURN_IF_ERROR(this->StoredRows(kEmbedding, ids[i], 1, rows + static_cast<std::int64_t>(i) * this->hidden()));
+    }
+    return OkStatus();
+  }
+
+ private:
+  struct Slot {
+    LayerBlock<W> block;
+    std::int64_t layer = -1;   ///< -1: empty, or being read
+    bool held = false;
+  };
+
+  static LayerLayout LargestLayout(const ModelConfig& config) {
+    LayerLayout largest;
+    for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+      const LayerLayout layout = LayoutOfLayer(config, layer);
+      largest.vectors_total = std::max(largest.vectors_total, layout.vectors_total);
+      largest.matrices_total = std::max(largest.matrices_total, layout.matrices_total);
+      largest.packed.bytes = std::max(largest.packed.bytes, layout.packed.bytes);
+    }
+    return largest;
+  }
+
+  std::int64_t Next(std::int64_t layer) const { return (layer + 1) % this->model_.config.num_layers; }
+
+  Slot* FindLayer(std::int64_t layer) {
+    const auto found = std::find_if(slots_.begin(), slots_.end(), [layer](const Slot& slot) { return slot.layer == layer; });
+    return found == slots_.end() ? nullptr : &*found;
+  }
+
+  /// The slot whose layer is needed last, of those that are not held; nullptr where all are.
+  Slot* FreeSlot() {
+    Slot* best = nullptr;
+    const std::int64_t layers = this->model_.config.num_layers;
+    const auto distance = [&](const Slot& slot) { return slot.layer < 0 ? layers : (slot.layer - newest_ - 1 + layers) % layers; };
+    for (Slot& slot : slots_) {
+      if (!slot.held && (best == nullptr || distance(slot) > distance(*best))) best = &slot;
+    }
+    return best;
+  }
+
+  /// Begins to read a layer in the background, if it is not there, nothing else is being read and a slot is free.
+  void StartReading(std::int64_t layer) {
+    if (reading_.valid() || FindLayer(layer) != nullptr) return;
+    Slot* const slot = FreeSlot();
+    if (slot == nullptr) return;
+    slot->layer = -1;
+    slot->held = true;
+    reading_slot_ = slot;
+    reading_layer_ = layer;
+    reading_ = std::async(std::launch::async, [this, slot, layer] { return ReadAndCompare(layer, slot->block); });
+  }
+
+  /// Waits for the layer that is being read, if any.
+  Status FinishReading() {
+    if (!reading_.valid()) return OkStatus();
+    const Status status = reading_.get();
+    reading_slot_->held = false;
+    if (status.ok()) reading_slot_->layer = reading_layer_;
+    return status;
+  }
+
+  Status ReadAndCompare(std::int64_t layer, LayerBlock<W>& block) {
+    try {
+      DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, this->reader_.Read(layer, block));
+      if (digest == digests_[static_cast<std::size_t>(layer + 1)]) return OkStatus();
+      return InvalidInput(this->model_.index.model_folder + ": the weights of layer " + std::to_string(layer) +
+                          " changed since they were read first. What is published is safe; put the right files back and run again");
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory("the operating system gave no memory for the weights of layer " + std::to_string(layer) +
+                         "; lower extract.block_tokens, or free memory. What is published is safe; run again to continue");
+    }
+  }
+
+  std::deque<Slot> slots_;
+  std::vector<Hash128> digests_;
+  std::int64_t newest_ = -1;
+  std::future<Status> reading_;
+  Slot* reading_slot_ = nullptr;
+  std::int64_t reading_layer_ = -1;
+};
 
 }  // namespace
 
-template <typename T>
-Result<WeightStore<T>> WeightStore<T>::Load(const ModelConfig& config, const WeightsIndex& index,
-                                            const CheckpointTensors& tensors, int threads) {
-  DRAFTMILL_ASSIGN_OR_RETURN(const TensorReader reader, TensorReader::Open(index));
-  WeightStore store;
-  store.layout_ = LayoutOfLayers(config);
-  store.embedding_ = AlignedBuffer<T>(config.vocab_size * config.hidden_size);
-  AlignedBuffer<T> final_norm(config.hidden_size);
-  std::vector<std::vector<Destination<T>>> parts;
-  parts.push_back({{&tensors.Get("embed_tokens.weight"), store.embedding_.data()}});
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
-    store.layers_.emplace_back(store.layout_.total);
-    parts.push_back(LayerDestinations<T>(config, tensors, store.layout_, layer, store.layers_.back().data()));
+template <typename W>
+Result<std::unique_ptr<WeightStore<W>>> WeightStore<W>::Open(const ModelFolder& model, const WeightStoreOptions& options) {
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<WeightFiles> files, WeightFiles::Open(model.index));
+  if (options.policy == WeightPolicy::kResident) {
+    auto store = std::make_unique<ResidentStore<W>>(model, std::move(files));
+    DRAFTMILL_RETURN_IF_ERROR(store->Load());
+    return std::unique_ptr<WeightStore>(std::move(store));
   }
-  parts.push_back({{&tensors.Get("norm.weight"), final_norm.data()}});
-  std::vector<Hash128> digests(parts.size());
-  std::vector<Status> statuses(parts.size());
-  WorkerArena arena(threads);
-  arena.ForEach(parts.size(), [&](std::size_t i) {
-    const Result<Hash128> digest = ReadPart(reader, parts[i]);
-    statuses[i] = digest.status();
-    if (digest.ok()) digests[i] = *digest;
-  });
-  StreamingHash all;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    DRAFTMILL_RETURN_IF_ERROR(statuses[i]);
-    all.Update(std::as_bytes(std::span(digests[i].bytes)));
-  }
-  store.digest_ = ToHex(all.Digest128());
-  return store;
+  auto store = std::make_unique<StreamedStore<W>>(model, std::move(files), std::max(options.slots, kHeldLayers));
+  DRAFTMILL_RETURN_IF_ERROR(store->Prepare());
+  return std::unique_ptr<WeightStore>(std::move(store));
 }
 
 template class WeightStore<float>;

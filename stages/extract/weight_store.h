@@ -1,44 +1,68 @@
-// A checkpoint's weights in memory, in the form in which the decoder uses them: one block of numbers per layer, q, k and v
-// fused, gate and up fused.
+// A checkpoint's weights in the form in which the decoder uses them, one layer at a time, wherever they live.
 //
-//   DRAFTMILL_ASSIGN_OR_RETURN(WeightStore<Bf16> store, WeightStore<Bf16>::Load(config, index, tensors, threads));
+//   DRAFTMILL_ASSIGN_OR_RETURN(auto store, WeightStore<Bf16>::Open(model, options));
+//   DRAFTMILL_ASSIGN_OR_RETURN(LayerView<Bf16> view, store->Acquire(layer));
+//   Multiply(x, view.matrices + view.layout->qkv, ...);
+//   store->Release(layer);
 //
-// T is the model's compute type (Bf16 or float): stored F16, F32 and BF16 tensors are converted while they are read, as
-// transformers does for that dtype. Every byte read goes into the digest. Loading uses `threads` threads; a loaded store
-// is constant and safe from any thread.
+// Layers are asked for in ascending order, over and over; at most kHeldLayers are held at a time. The view is valid until
+// its Release. With the policy `resident` all layers were read by Open; with `streamed` each is read when its turn comes,
+// the next in the background while this one computes, and Acquire waits for it. The values are the same.
+//
+// W is the model's compute type (Bf16 or float): stored F16, F32 and BF16 tensors are converted while they are read, as
+// transformers does for that dtype. Acquire and Release are called from one thread; views, EmbeddingRows and HeadRows are
+// safe from any thread. Errors: kIo for the disk, kInvalidInput where a file changed since its header was read or since it
+// was read last, kOutOfMemory naming limits.memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
-#include "base/hash.h"
 #include "base/status.h"
 #include "kernels/bfloat16.h"
-#include "stages/extract/aligned_buffer.h"
+#include "stages/extract/auto_sizes.h"
 #include "stages/extract/layer_layout.h"
-#include "stages/extract/model_config.h"
-#include "stages/extract/weights_index.h"
+#include "stages/extract/model_folder.h"
 
 namespace draftmill {
 
-template <typename T>
+/// A layer's weights while they are held.
+template <typename W>
+struct LayerView {
+  const LayerLayout* layout = nullptr;
+  const float* vectors = nullptr;      ///< norms, biases, sinks; begins at a page
+  const W* matrices = nullptr;         ///< begins at a page
+  const std::byte* packed = nullptr;   ///< experts of a quantised checkpoint (expert_weights.h); begins at a page
+};
+
+template <typename W>
 class WeightStore {
  public:
-  static Result<WeightStore> Load(const ModelConfig& config, const WeightsIndex& index, const CheckpointTensors& tensors,
-                                  int threads);
+  /// Reads every weight once: for the digest, and to keep what the policy keeps in memory. The model's tensors were
+  /// checked before, so none is missing or misshapen.
+  static Result<std::unique_ptr<WeightStore>> Open(const ModelFolder& model, const WeightStoreOptions& options);
+  virtual ~WeightStore() = default;
+  WeightStore(const WeightStore&) = delete;
+  WeightStore& operator=(const WeightStore&) = delete;
 
-  const T* embedding() const { return embedding_.data(); }
-  const T* layer(std::int64_t index) const { return layers_[static_cast<std::size_t>(index)].data(); }
-  const LayerLayout& layout() const { return layout_; }
-  /// XXH3-128 of the parts' digests: embedding, each layer, final norm; over bytes as stored.
-  const std::string& digest() const { return digest_; }
+  /// The weights of a layer, from 0.
+  virtual Result<LayerView<W>> Acquire(std::int64_t layer) = 0;
+  virtual void Release(std::int64_t layer) = 0;
 
- private:
-  LayerLayout layout_;
-  AlignedBuffer<T> embedding_;
-  std::vector<AlignedBuffer<T>> layers_;
-  std::string digest_;
+  /// The embedding's rows of these ids, each below the vocabulary's size: rows [ids, hidden].
+  virtual Status EmbeddingRows(std::span<const std::int32_t> ids, W* rows) = 0;
+  /// Rows `first` .. `first + count - 1` of the head, read from the file: lm_head, or the embedding where there is none.
+  virtual Status HeadRows(std::int64_t first, std::int64_t count, W* rows) = 0;
+  /// The weight of the final norm, [hidden].
+  virtual const float* final_norm() const = 0;
+  /// XXH3-128 of the parts' digests: embedding, each layer, final norm; over bytes as stored, whatever the policy.
+  virtual const std::string& digest() const = 0;
+
+ protected:
+  WeightStore() = default;
 };
 
 }  // namespace draftmill

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/json.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr std::int64_t kMaxIndexBytes = std::int64_t{256} << 20;
 constexpr std::size_t kMaxFiles = 100000;
 /// How many names one message lists of a kind.
-constexpr std::size_t kMaxListed = 64;
+constexpr std::size_t kMaxListed = 1000;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 
@@ -84,6 +85,12 @@ Result<WeightMap> ReadWeightMap(const std::string& path) {
   return weights;
 }
 
+std::set<std::string> FilesOf(const WeightMap& weight_map) {
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : weight_map) names.insert(file);
+  return names;
+}
+
 /// Names of the safetensors files that the index leaves out.
 Result<std::vector<std::string>> FilesBeside(const std::string& model_folder, const std::set<std::string>& named) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, RealFileSystem().List(model_folder));
@@ -117,8 +124,7 @@ Status AddFile(FileHeader read, const WeightMap* weight_map, WeightsIndex& index
 
 Result<WeightsIndex> OpenSharded(const std::string& model_folder, const std::string& index_path) {
   DRAFTMILL_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadWeightMap(index_path));
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : weight_map) names.insert(file);
+  const std::set<std::string> names = FilesOf(weight_map);
   if (names.size() > kMaxFiles) return InvalidInput(index_path + ": names more than " + std::to_string(kMaxFiles) + " files");
   WeightsIndex index;
   index.model_folder = model_folder;
@@ -148,8 +154,40 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-bool IsPlainFloat(safetensors::Dtype dtype) {
-  return dtype == safetensors::Dtype::kBf16 || dtype == safetensors::Dtype::kF16 || dtype == safetensors::Dtype::kF32;
+/// The element types that a tensor of a role may have, in the order in which messages name them.
+std::span<const safetensors::Dtype> TypesOf(TensorRole role) {
+  using safetensors::Dtype;
+  static constexpr std::array kPlain = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
+  static constexpr std::array kFp8 = {Dtype::kF8E4M3};
+  static constexpr std::array kBf16Only = {Dtype::kBf16};
+  static constexpr std::array kWords = {Dtype::kI32};
+  static constexpr std::array kShapes = {Dtype::kI64, Dtype::kI32};
+  static constexpr std::array kBytes = {Dtype::kU8};
+  switch (role) {
+    case TensorRole::kPlain:
+    case TensorRole::kFp8Scales: return kPlain;
+    case TensorRole::kFp8Values: return kFp8;
+    case TensorRole::kInt4Values: return kWords;
+    case TensorRole::kInt4Scales: return kBf16Only;
+    case TensorRole::kInt4Shape: return kShapes;
+    case TensorRole::kMxfp4Values:
+    case TensorRole::kMxfp4Scales: return kBytes;
+  }
+  return kPlain;
+}
+
+std::string TypeNames(TensorRole role) {
+  const auto types = TypesOf(role);
+  std::string names;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    names += (i == 0 ? "" : i + 1 == types.size() ? " or " : ", ") + std::string(safetensors::DtypeName(types[i]));
+  }
+  return names;
+}
+
+bool HasTypeOf(TensorRole role, safetensors::Dtype dtype) {
+  const auto types = TypesOf(role);
+  return std::find(types.begin(), types.end(), dtype) != types.end();
 }
 
 NamePrefix FindPrefix(const WeightsIndex& index) {
@@ -199,7 +237,25 @@ const TensorPlace& CheckpointTensors::Get(std::string_view name) const {
   return place->second;
 }
 
-Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config) {
+Result<WeightsIndex> OpenIndexNames(const std::string& model_folder) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadWeightMap(JoinPath(model_folder, kIndexName)));
+  WeightsIndex index;
+  index.model_folder = model_folder;
+  std::map<std::string, std::int32_t, std::less<>> numbers;
+  for (const std::string& name : FilesOf(weight_map)) {
+    numbers.emplace(name, static_cast<std::int32_t>(index.files.size()));
+    index.files.push_back({name, 0, {}});
+  }
+  for (const auto& [tensor, file] : weight_map) {
+    TensorPlace place;
+    place.file = numbers.at(file);
+    place.info.name = tensor;
+    index.tensors.emplace(tensor, std::move(place));
+  }
+  return index;
+}
+
+Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config, MatchMode mode) {
   const NamePrefix prefix = FindPrefix(index);
   CheckpointTensors matched;
   matched.prefix_ = prefix.body;
@@ -215,9 +271,10 @@ Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelCon
     }
     used.insert(stored);
     const safetensors::TensorInfo& info = found->second.info;
-    if (info.shape != expected.shape || !IsPlainFloat(info.dtype)) {
-      mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) + ", needed: BF16, F16 or F32 " +
-                                     ShapeText(expected.shape));
+    const bool fits = info.shape == expected.shape && HasTypeOf(expected.role, info.dtype);
+    if (mode == MatchMode::kWhole && !fits) {
+      mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) + ", needed: " +
+                                     TypeNames(expected.role) + " " + ShapeText(expected.shape));
       continue;
     }
     matched.total_bytes_ += info.bytes;
@@ -225,7 +282,7 @@ Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelCon
   }
   for (const auto& [name, place] : index.tensors) {
     if (used.contains(name)) continue;
-    if (IsIgnoredTensor(name)) {
+    if (IsIgnoredTensor(config, prefix.body, name)) {
       ++matched.ignored_;
     } else {
       mismatches.surplus.push_back(name + " (" + index.files[static_cast<std::size_t>(place.file)].name + ")");

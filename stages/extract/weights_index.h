@@ -47,6 +47,12 @@ struct WeightsIndex {
 /// Reads the index file (if any) and all headers.
 Result<WeightsIndex> OpenWeightsIndex(const std::string& model_folder);
 
+/// The same from the index file alone, where the weights are not there: names and files, no shapes. kNotFound without one.
+Result<WeightsIndex> OpenIndexNames(const std::string& model_folder);
+
+/// How much of a checkpoint is held against the model.
+enum class MatchMode : std::uint8_t { kWhole, kNamesOnly };
+
 /// The tensors that the model needs, by their name without the prefix of the body.
 class CheckpointTensors {
  public:
@@ -59,7 +65,7 @@ class CheckpointTensors {
   std::int64_t ignored() const { return ignored_; }
 
  private:
-  friend Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config);
+  friend Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config, MatchMode mode);
   std::map<std::string, TensorPlace, std::less<>> places_;
   std::string prefix_;
   std::int64_t total_bytes_ = 0;
@@ -67,6 +73,6 @@ class CheckpointTensors {
 };
 
 /// Holds the checkpoint against what the model needs: every name, shape and element type.
-Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config);
+Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config, MatchMode mode = MatchMode::kWhole);
 
 }  // namespace draftmill

@@ -10,7 +10,6 @@ rendering that ends with it.
 
 Exits 0 where all masks are equal, 1 with the first differences, 77 (skipped) where the test data or a package is missing.
 """
-import argparse
 import os
 import sys
 import tempfile
@@ -20,7 +19,6 @@ try:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     import template_corpus as corpus
-    from driver import Driver
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(SKIPPED)
@@ -154,23 +152,13 @@ def show(text, tokens, mask):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--driver", required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--reports", type=int, default=10)
-    arguments = parser.parse_args()
-    folder = corpus.data_folder()
-    if folder is None:
-        print("skipped: no test data")
-        return SKIPPED
-    driver = Driver(arguments.driver)
+    run = corpus.Run()
+    driver = run.driver
     rows = corpus.conversations()
     equal = unclear = refused = differ = 0
     with tempfile.TemporaryDirectory() as scratch:
         path = os.path.join(scratch, "tokenizer.json")
-        for name, source in corpus.templates(folder):
-            if arguments.only not in name:
-                continue
+        for name, source in run.templates:
             stops = stops_of(name)
             make_tokenizer(stops, path)
             STOPS_IN_USE[:] = stops
@@ -207,7 +195,7 @@ def main():
                                 equal += 1
                                 continue
                             differ += 1
-                            if differ <= arguments.reports:
+                            if differ <= run.arguments.reports:
                                 full = corpus.render(source, row, variables, False, count)
                                 tokens = tokens_of(full, stops)
                                 print(f"{name}, row {index}, {expand}, {variables}:\n  text {full!r}")
@@ -217,10 +205,8 @@ def main():
             if clear_here == 0 and refused == refused_before:
                 print(f"{name}: no mask could be compared")
                 differ += 1
-    status = driver.close()
-    print(f"{equal} masks equal, {differ} differ, {unclear} not clear from prefixes, {refused} refused by the template; "
-          f"driver ended with {status}")
-    return 0 if differ == 0 and status == 0 and equal > 0 else 1
+    return run.finish(f"{equal} masks equal, {differ} differ, {unclear} not clear from prefixes, {refused} refused by the template",
+                      differ == 0 and equal > 0)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 Everything is made here or read from the test data; nothing depends on the time or on chance.
 """
+import argparse
 import datetime
 import json
 import os
+import sys
 from pathlib import Path
 
 import jinja2
+from driver import Driver
 from transformers.utils import chat_template_utils
 
 NOW = "2025-03-09T07:05:03"
@@ -173,3 +176,29 @@ def templates(folder):
         source = json.loads(path.read_text(encoding="utf-8")).get("chat_template")
         if isinstance(source, str):
             yield f"tokenizers/{path.parent.name}", source
+
+
+class Run:
+    """The command line of a test over the templates, the driver, and the templates that it asks for. `options` are further
+    ones of the command line with their defaults."""
+
+    def __init__(self, reports=10, **options):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--driver", required=True, help="our tokenize_lines")
+        parser.add_argument("--only", default="", help="templates whose name contains this")
+        parser.add_argument("--reports", type=int, default=reports, help="how many differences are shown")
+        for name, default in options.items():
+            parser.add_argument(f"--{name}", type=type(default), default=default)
+        self.arguments = parser.parse_args()
+        folder = data_folder()
+        if folder is None:
+            print("skipped: no test data")
+            sys.exit(77)
+        self.driver = Driver(self.arguments.driver)
+        self.templates = [(name, source) for name, source in templates(folder) if self.arguments.only in name]
+
+    def finish(self, summary, good):
+        """The exit status."""
+        status = self.driver.close()
+        print(f"{summary}; driver ended with {status}")
+        return 0 if good and status == 0 else 1

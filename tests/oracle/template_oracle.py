@@ -6,13 +6,11 @@
 Exits 0 where every text is identical or refused by both, 1 with the first differences, 77 (skipped) where the test data or
 a package is missing.
 """
-import argparse
 import sys
 
 SKIPPED = 77
 try:
     import template_corpus as corpus
-    from driver import Driver
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(SKIPPED)
@@ -35,21 +33,11 @@ def same_refusal(error, message):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--driver", required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--reports", type=int, default=12)
-    arguments = parser.parse_args()
-    folder = corpus.data_folder()
-    if folder is None:
-        print("skipped: no test data")
-        return SKIPPED
-    driver = Driver(arguments.driver)
+    run = corpus.Run(reports=12)
+    driver = run.driver
     rows = corpus.conversations()
     texts = refusals = differences = 0
-    for name, source in corpus.templates(folder):
-        if arguments.only not in name:
-            continue
+    for name, source in run.templates:
         for variables in corpus.variable_sets(source):
             answer = driver.ask({"config": {"template": source, "variables": variables, "now": corpus.NOW}})
             if "error" in answer:
@@ -69,15 +57,13 @@ def main():
                     if agree:
                         continue
                     differences += 1
-                    if differences <= arguments.reports:
+                    if differences <= run.arguments.reports:
                         print(f"{name}, row {index}, prompt {prompt}, {variables}:")
                         if isinstance(theirs, Exception) or "error" in ours:
                             print(f"  ours {show(ours)}\n  jinja2 {show(theirs)}")
                         else:
                             print(f"  {first_difference(ours['text'], theirs)}")
-    status = driver.close()
-    print(f"{texts} texts and {refusals} refusals compared, {differences} differ; driver ended with {status}")
-    return 0 if differences == 0 and status == 0 and texts > 0 else 1
+    return run.finish(f"{texts} texts and {refusals} refusals compared, {differences} differ", differences == 0 and texts > 0)
 
 
 if __name__ == "__main__":

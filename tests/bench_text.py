@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""How fast text goes from source files to the corpus: `draftmill run --until vocab_map`, with one thread and with two.
+
+    .venv/bin/python tests/bench_text.py --binary build/draftmill
+
+Rows are the conversations of the test data (DRAFTMILL_TEST_DATA), repeated with a number in each question until there are
+enough; the model is tiny and has the tokenizer of Qwen3 and its chat template. "Text" is the rendered text that was tokenized.
+Rates are given by the clock and by processor time, which a busy machine disturbs less.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "oracle"))
+from real_conversations import conversations  # noqa: E402
+from tiny_model import make_tiny_model  # noqa: E402
+from tokenizer_oracle import unpack  # noqa: E402
+from work_folder import WorkFolder  # noqa: E402
+
+
+def make_model(data, folder):
+    """The tiny model with Qwen3's tokenizer and template."""
+    source = Path(folder) / "source"
+    source.mkdir()
+    unpack(data, "qwen3", source)
+    parts = source / "qwen3"
+    template = json.loads((data / "tokenizers/qwen3/tokenizer_config.json").read_text(encoding="utf-8"))
+    (parts / "tokenizer_config.json").write_text(json.dumps(template), encoding="utf-8")
+    (parts / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 151936, "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "eos_token_id": 151645}))
+    return make_tiny_model(Path(folder) / "model", parts)
+
+
+def make_rows(path, megabytes):
+    """Enough rows, no two alike."""
+    base = list(conversations())
+    size = number = 0
+    with open(path, "w", encoding="utf-8") as file:
+        while size < megabytes * 1e6:
+            messages = json.loads(json.dumps(base[number % len(base)]))
+            messages[0]["content"] = f"({number}) {messages[0]['content']}"
+            number += 1
+            size += file.write(json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
+    return number
+
+
+def measure(binary, folder, threads):
+    """(clock seconds, processor seconds, tokens) of a run into the vocabulary map."""
+    pipeline = Path(folder) / f"pipeline-{threads}.yaml"
+    pipeline.write_text(
+        f"work: work-{threads}\nmodel: {{path: model}}\ningest: {{sources: [{{path: rows.jsonl}}]}}\n"
+        f"limits: {{memory: 2GiB, threads: {threads}, min_free_disk: 0}}\n", encoding="utf-8")
+    before, start = os.times(), time.monotonic()
+    done = subprocess.run([binary, "run", pipeline, "--until", "vocab_map"], capture_output=True, text=True, check=False)
+    clock, after = time.monotonic() - start, os.times()
+    if done.returncode not in (0, 3):
+        sys.exit(done.stderr)
+    processor = after.children_user - before.children_user + after.children_system - before.children_system
+    folder = WorkFolder(Path(folder) / f"work-{threads}")
+    return clock, processor, folder.value("SELECT sum(tokens) FROM chunks")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", type=Path, default=Path("build/draftmill"))
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DRAFTMILL_TEST_DATA", "../shared/data")))
+    parser.add_argument("--megabytes", type=float, default=100)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        make_model(arguments.data, folder)
+        rows = make_rows(Path(folder) / "rows.jsonl", arguments.megabytes)
+        size = (Path(folder) / "rows.jsonl").stat().st_size / 1e6
+        print(f"{rows} rows, {size:.1f} MB of JSON\n\n| threads | MB/s by the clock | MB/s and core, processor time | tokens/s by the clock |")
+        print("|---|---|---|---|")
+        for threads in (1, 2):
+            clock, processor, tokens = measure(arguments.binary, folder, threads)
+            print(f"| {threads} | {size / clock:.1f} | {size / processor:.1f} | {tokens / clock:,.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,12 +23,12 @@ void BenchRmsNorm(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * kRows * cols);
 }
 
-void BenchSiluMul(benchmark::State& state) {
+void BenchGate(benchmark::State& state) {
   const std::int64_t width = 1536;
   const std::vector<float> gate_up(static_cast<std::size_t>(kRows * width * 2), 0.5F);
   std::vector<float> out(static_cast<std::size_t>(kRows * width));
   for (auto _ : state) {
-    DecoderKernelsFor<float>(SetOf(state)).silu_mul({gate_up.data(), out.data(), kRows, width, true});
+    DecoderKernelsFor<float>(SetOf(state)).gate({gate_up.data(), out.data(), kRows, width, true});
     benchmark::DoNotOptimize(out.data());
   }
   state.SetItemsProcessed(state.iterations() * kRows * width);
@@ -51,7 +51,7 @@ void AvailableSets(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK(BenchRmsNorm)->Apply(AvailableSets);
-BENCHMARK(BenchSiluMul)->Apply(AvailableSets);
+BENCHMARK(BenchGate)->Apply(AvailableSets);
 BENCHMARK(BenchSoftmax)->Apply(AvailableSets);
 
 }  // namespace

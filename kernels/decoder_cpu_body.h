@@ -8,101 +8,44 @@
 #endif
 
 #include "kernels/decoder_cpu.h"
+#include "kernels/lanes_body.h"
 
 namespace draftmill::DRAFTMILL_KERNEL_NAMESPACE {
 namespace {
 
-/// Eight floats: one AVX register. Sums run in these lanes on every machine.
-using Lanes = float __attribute__((vector_size(32)));
-constexpr std::int64_t kLanes = 8;
-
-inline Lanes LoadLanes(const float* from) {
-  Lanes lanes;
-  __builtin_memcpy(&lanes, from, sizeof(lanes));
-  return lanes;
-}
-
-inline float SumLanes(Lanes lanes) {
-  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
-
-inline float BitsToFloat(std::uint32_t bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-inline std::uint32_t FloatToBits(float value) {
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-/// As ToBf16, without a branch.
-inline std::uint32_t RoundedBits(float value) {
-  const std::uint32_t bits = FloatToBits(value);
-  const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
-  return ((bits & 0x7fffffffU) > 0x7f800000U ? (bits | 0x400000U) : rounded) & 0xffff0000U;
-}
-
-template <bool kRounds>
-inline float Rounded(float value) {
-  return kRounds ? BitsToFloat(RoundedBits(value)) : value;
-}
-
-/// Reads an operand of a product as the model has it: a float that stands for a bfloat16 is rounded when it is read.
-template <bool kRounds>
-inline float Load(float value) {
-  return Rounded<kRounds>(value);
-}
-template <bool kRounds>
-inline float Load(Bf16 value) {
-  return BitsToFloat(static_cast<std::uint32_t>(value.bits) << 16);
-}
-
-template <bool kRounds>
-inline void Store(float value, float& out) {
-  out = Rounded<kRounds>(value);
-}
-template <bool kRounds>
-inline void Store(float value, Bf16& out) {
-  out.bits = static_cast<std::uint16_t>(RoundedBits(value) >> 16);
-}
-
-/// e^x to about one unit in the last place (Cephes' expf: reduction by ln 2 in two parts, polynomial of degree 6).
-inline float Exp(float x) {
-  const float low = x < -87.0F ? -87.0F : x;
-  const float bounded = low > 88.0F ? 88.0F : low;
-  constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
-  const float whole = (bounded * 1.44269504088896341F + kMagic) - kMagic;
-  const float rest = (bounded - whole * 0.693359375F) - whole * -2.12194440e-4F;
-  float p = 1.9875691500e-4F;
-  p = p * rest + 1.3981999507e-3F;
-  p = p * rest + 8.3334519073e-3F;
-  p = p * rest + 4.1665795894e-2F;
-  p = p * rest + 1.6666665459e-1F;
-  p = p * rest + 5.0000001201e-1F;
-  p = (p * rest * rest + rest) + 1.0F;
-  const auto exponent = static_cast<std::int32_t>(whole);
-  const float result = BitsToFloat(FloatToBits(p) + (static_cast<std::uint32_t>(exponent) << 23));
-  return x != x ? x : result;
-}
-
 // ---- RMSNorm -------------------------------------------------------------------------------------------------------
 
-inline float InverseRms(const float* x, std::int64_t count, float epsilon) {
-  Lanes first = {0, 0, 0, 0, 0, 0, 0, 0};
-  Lanes second = first;
-  std::int64_t i = 0;
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-    const Lanes a = LoadLanes(x + i);
-    const Lanes b = LoadLanes(x + i + kLanes);
-    first += a * a;
-    second += b * b;
+/// The sum of squares of values that come in pieces, all but the last of a multiple of 16.
+class SumOfSquares {
+ public:
+  void Add(const float* x, std::int64_t count) {
+    std::int64_t i = 0;
+    for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+      const Lanes a = LoadLanes(x + i);
+      const Lanes b = LoadLanes(x + i + kLanes);
+      first_ += a * a;
+      second_ += b * b;
+    }
+    if (i == count) return;
+    rest_ = SumLanes(first_ + second_);
+    first_ = second_ = Lanes{0, 0, 0, 0, 0, 0, 0, 0};
+    for (; i < count; ++i) rest_ += x[i] * x[i];
   }
-  float sum = SumLanes(first + second);
-  for (; i < count; ++i) sum += x[i] * x[i];
-  return 1.0F / __builtin_sqrtf(sum / static_cast<float>(count) + epsilon);
+  float Total() const { return SumLanes(first_ + second_) + rest_; }
+  float InverseRms(std::int64_t count, float epsilon) const {
+    return 1.0F / __builtin_sqrtf(Total() / static_cast<float>(count) + epsilon);
+  }
+
+ private:
+  Lanes first_ = {0, 0, 0, 0, 0, 0, 0, 0};
+  Lanes second_ = {0, 0, 0, 0, 0, 0, 0, 0};
+  float rest_ = 0;
+};
+
+inline float InverseRms(const float* x, std::int64_t count, float epsilon) {
+  SumOfSquares squares;
+  squares.Add(x, count);
+  return squares.InverseRms(count, epsilon);
 }
 
 template <NormRounding kRounding, typename T>
@@ -115,7 +58,7 @@ void NormRows(const RmsNormArgs<T>& args) {
     const float inverse = InverseRms(x, args.cols, args.epsilon);
     for (std::int64_t i = 0; i < args.cols; ++i) {
       const float normalised = Rounded<kRounding == NormRounding::kHf>(x[i] * inverse);
-      Store<kRounds>(normalised * weight[i], out[i]);
+      Store<kRounds>(normalised * (args.weight_offset + weight[i]), out[i]);
     }
   }
 }
@@ -129,40 +72,91 @@ void RmsNorm(const RmsNormArgs<T>& args) {
   }
 }
 
-// ---- split and rotate ----------------------------------------------------------------------------------------------
-
 template <bool kRounds, typename T>
-inline void LoadHead(const T* __restrict from, float* __restrict to, std::int64_t count) {
+inline void LoadValues(const T* __restrict from, float* __restrict to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = Load<kRounds>(from[i]);
 }
 
+template <bool kRounds, typename T>
+inline void AddSquares(const T* x, std::int64_t count, SumOfSquares& squares) {
+  constexpr std::int64_t kPiece = 256;
+  float piece[kPiece];
+  for (std::int64_t begin = 0; begin < count; begin += kPiece) {
+    const std::int64_t length = count - begin < kPiece ? count - begin : kPiece;
+    LoadValues<kRounds>(x + begin, piece, length);
+    squares.Add(piece, length);
+  }
+}
+
+template <NormRounding kRounding, typename T>
+void NormProductRows(const ProductNormArgs<T>& args) {
+  constexpr bool kRounds = kRounding != NormRounding::kNone;
+  for (std::int64_t r = 0; r < args.rows; ++r) {
+    const T* x = args.x + r * args.x_stride;
+    T* out = args.out + r * args.cols;
+    SumOfSquares squares;
+    AddSquares<kRounds>(x, args.cols, squares);
+    const float inverse = squares.InverseRms(args.cols, args.epsilon);
+    for (std::int64_t i = 0; i < args.cols; ++i) {
+      const float normalised = Rounded<kRounding == NormRounding::kHf>(Load<kRounds>(x[i]) * inverse);
+      Store<kRounds>(normalised * (args.weight_offset + args.weight[i]), out[i]);
+    }
+  }
+}
+
+template <typename T>
+void ProductNorm(const ProductNormArgs<T>& args) {
+  switch (args.rounding) {
+    case NormRounding::kNone: return NormProductRows<NormRounding::kNone>(args);
+    case NormRounding::kHf: return NormProductRows<NormRounding::kHf>(args);
+    case NormRounding::kFused: return NormProductRows<NormRounding::kFused>(args);
+  }
+}
+
+// ---- split and rotate ----------------------------------------------------------------------------------------------
+
 /// (a, b) -> (a cos - b sin, b cos + a sin), each product and each sum rounded as transformers rounds them.
+template <bool kRounds>
+inline void RotatePair(float a, float b, float cosine, float sine, float& first, float& second) {
+  first = Rounded<kRounds>(Rounded<kRounds>(a * cosine) - Rounded<kRounds>(b * sine));
+  second = Rounded<kRounds>(Rounded<kRounds>(b * cosine) + Rounded<kRounds>(a * sine));
+}
+
+/// Pairs (i, i + half) of a head, in place.
 template <bool kRounds>
 inline void RotateHead(float* __restrict head, const float* __restrict cosines, const float* __restrict sines,
                        std::int64_t half) {
   float* __restrict upper = head + half;
   for (std::int64_t i = 0; i < half; ++i) {
-    const float a = head[i];
-    const float b = upper[i];
-    head[i] = Rounded<kRounds>(Rounded<kRounds>(a * cosines[i]) - Rounded<kRounds>(b * sines[i]));
-    upper[i] = Rounded<kRounds>(Rounded<kRounds>(b * cosines[i]) + Rounded<kRounds>(a * sines[i]));
+    RotatePair<kRounds>(head[i], upper[i], cosines[i], sines[i], head[i], upper[i]);
+  }
+}
+
+/// Pairs (2 i, 2 i + 1) of a product's columns, stored as (i, i + half): a permutation that products of q and k do not see.
+template <bool kRounds, typename T>
+inline void RotateInterleaved(const T* __restrict from, const float* __restrict cosines, const float* __restrict sines,
+                              std::int64_t half, float* __restrict to) {
+  for (std::int64_t i = 0; i < half; ++i) {
+    RotatePair<kRounds>(Load<kRounds>(from[2 * i]), Load<kRounds>(from[2 * i + 1]), cosines[i], sines[i], to[i], to[half + i]);
   }
 }
 
 /// RMSNorm of one head in place.
 template <bool kRounds, bool kRoundsTwice>
-inline void NormHead(float* __restrict head, const float* __restrict weight, std::int64_t head_dim, float epsilon) {
+inline void NormHead(float* __restrict head, const float* __restrict weight, float offset, std::int64_t head_dim, float epsilon) {
   const float inverse = InverseRms(head, head_dim, epsilon);
   for (std::int64_t i = 0; i < head_dim; ++i) {
-    head[i] = Rounded<kRounds>(Rounded<kRoundsTwice>(head[i] * inverse) * weight[i]);
+    head[i] = Rounded<kRounds>(Rounded<kRoundsTwice>(head[i] * inverse) * (offset + weight[i]));
   }
 }
 
 template <bool kRounds, typename T>
 inline void NormHeadAsAsked(float* head, const float* weight, const SplitRotateArgs<T>& args) {
   if (weight == nullptr) return;
-  if (args.norm_rounding == NormRounding::kHf) return NormHead<kRounds, kRounds>(head, weight, args.head_dim, args.epsilon);
-  NormHead<kRounds, false>(head, weight, args.head_dim, args.epsilon);
+  if (args.norm_rounding == NormRounding::kHf) {
+    return NormHead<kRounds, kRounds>(head, weight, args.norm_weight_offset, args.head_dim, args.epsilon);
+  }
+  NormHead<kRounds, false>(head, weight, args.norm_weight_offset, args.head_dim, args.epsilon);
 }
 
 template <bool kRounds, typename T>
@@ -172,22 +166,22 @@ void SplitRotateRows(const SplitRotateArgs<T>& args) {
   const std::int64_t half = args.rotary_dims / 2;
   for (std::int64_t r = 0; r < args.rows; ++r) {
     const T* row = args.qkv + r * width;
-    const float* cosines = args.cosines + args.positions[r] * half;
-    const float* sines = args.sines + args.positions[r] * half;
+    const float* cosines = args.cosines + args.rotary_rows[r] * half;
+    const float* sines = args.sines + args.rotary_rows[r] * half;
     for (std::int64_t kv = 0; kv < args.kv_heads; ++kv) {
       const std::int64_t place = kv * args.tokens + r;
       for (std::int64_t g = 0; g < group; ++g) {
         float* q = args.q + (place * group + g) * args.head_dim;
-        LoadHead<kRounds>(row + (kv * group + g) * args.head_dim, q, args.head_dim);
+        LoadValues<kRounds>(row + (kv * group + g) * args.head_dim, q, args.head_dim);
         NormHeadAsAsked<kRounds>(q, args.q_norm, args);
         RotateHead<kRounds>(q, cosines, sines, half);
       }
       float* k = args.k + place * args.head_dim;
-      LoadHead<kRounds>(row + (args.heads + kv) * args.head_dim, k, args.head_dim);
+      LoadValues<kRounds>(row + (args.heads + kv) * args.head_dim, k, args.head_dim);
       NormHeadAsAsked<kRounds>(k, args.k_norm, args);
       RotateHead<kRounds>(k, cosines, sines, half);
-      LoadHead<kRounds>(row + (args.heads + args.kv_heads + kv) * args.head_dim, args.v + place * args.head_dim,
-                        args.head_dim);
+      LoadValues<kRounds>(row + (args.heads + args.kv_heads + kv) * args.head_dim, args.v + place * args.head_dim,
+                          args.head_dim);
     }
   }
 }
@@ -195,6 +189,43 @@ void SplitRotateRows(const SplitRotateArgs<T>& args) {
 template <typename T>
 void SplitRotate(const SplitRotateArgs<T>& args) {
   return args.rounds ? SplitRotateRows<true>(args) : SplitRotateRows<false>(args);
+}
+
+template <bool kRounds, typename T>
+inline void RotateLatent(const LatentSplitArgs<T>& args, std::int64_t row, const T* from, float* to) {
+  const std::int64_t half = args.rope_dim / 2;
+  const float* cosines = args.cosines + args.rotary_rows[row] * half;
+  const float* sines = args.sines + args.rotary_rows[row] * half;
+  if (args.interleaved) return RotateInterleaved<kRounds>(from, cosines, sines, half, to);
+  LoadValues<kRounds>(from, to, args.rope_dim);
+  RotateHead<kRounds>(to, cosines, sines, half);
+}
+
+template <bool kRounds, typename T>
+void LatentSplitRows(const LatentSplitArgs<T>& args) {
+  const std::int64_t head_dim = args.nope_dim + args.rope_dim;
+  const std::int64_t kv_dim = args.nope_dim + args.v_dim;
+  for (std::int64_t r = 0; r < args.rows; ++r) {
+    float* shared = args.k + r * head_dim + args.nope_dim;  // the first head's; the others copy it
+    RotateLatent<kRounds>(args, r, args.k_rope + r * args.k_rope_stride, shared);
+    for (std::int64_t head = 0; head < args.heads; ++head) {
+      const T* q_row = args.q_rows + (r * args.heads + head) * head_dim;
+      const T* kv_row = args.kv_rows + (r * args.heads + head) * kv_dim;
+      const std::int64_t place = head * args.tokens + r;
+      float* q = args.q + place * head_dim;
+      float* k = args.k + place * head_dim;
+      LoadValues<kRounds>(q_row, q, args.nope_dim);
+      RotateLatent<kRounds>(args, r, q_row + args.nope_dim, q + args.nope_dim);
+      LoadValues<kRounds>(kv_row, k, args.nope_dim);
+      if (head > 0) __builtin_memcpy(k + args.nope_dim, shared, static_cast<std::size_t>(args.rope_dim) * sizeof(float));
+      LoadValues<kRounds>(kv_row + args.nope_dim, args.v + place * args.v_dim, args.v_dim);
+    }
+  }
+}
+
+template <typename T>
+void LatentSplit(const LatentSplitArgs<T>& args) {
+  return args.rounds ? LatentSplitRows<true>(args) : LatentSplitRows<false>(args);
 }
 
 // ---- attention -----------------------------------------------------------------------------------------------------
@@ -231,6 +262,10 @@ inline void VisibleKeys(const SoftmaxArgs& args, std::int64_t query, std::int64_
   if (end < begin) end = begin;
 }
 
+inline void CapScores(float* __restrict row, std::int64_t count, float scale, float cap) {
+  for (std::int64_t i = 0; i < count; ++i) row[i] = cap * Tanh(row[i] * scale / cap);
+}
+
 void SoftmaxBlock(const SoftmaxArgs& args) {
   for (std::int64_t r = 0; r < args.rows; ++r) {
     float* __restrict row = args.scores + r * args.keys;
@@ -241,7 +276,8 @@ void SoftmaxBlock(const SoftmaxArgs& args) {
     for (std::int64_t i = end; i < args.keys; ++i) row[i] = 0.0F;
     args.rescale[r] = 1.0F;
     if (begin == end) continue;
-    const float scale = args.scale;
+    if (args.softcap > 0.0F) CapScores(row + begin, end - begin, args.scale, args.softcap);
+    const float scale = args.softcap > 0.0F ? 1.0F : args.scale;
     const float before = args.maximum[r];
     const float here = RowMaximum(row + begin, end - begin, row[begin]) * scale;
     const float maximum = here > before ? here : before;
@@ -275,23 +311,45 @@ void StoreHeads(const StoreHeadsArgs<T>& args) {
 
 // ---- MLP and residual ----------------------------------------------------------------------------------------------
 
-template <bool kRounds, typename T>
-void SiluMulRows(const SiluMulArgs<T>& args) {
+/// One element of a gated MLP, rounded where transformers' modules round.
+template <GateKind kKind, bool kRounds>
+inline float Gated(float gate, float up, float limit) {
+  if constexpr (kKind == GateKind::kSilu) return Rounded<kRounds>(gate / (1.0F + Exp(-gate))) * up;
+  if constexpr (kKind == GateKind::kGeluTanh) {
+    const float inner = 0.7978845608028654F * (gate + 0.044715F * (gate * gate * gate));
+    return Rounded<kRounds>(0.5F * gate * (1.0F + Tanh(inner))) * up;
+  }
+  const float low = gate > limit ? limit : gate;
+  const float high = up < -limit ? -limit : up;
+  const float clamped = high > limit ? limit : high;
+  const float sigmoid = Rounded<kRounds>(Sigmoid(Rounded<kRounds>(low * 1.702F)));
+  return Rounded<kRounds>(clamped + 1.0F) * Rounded<kRounds>(low * sigmoid);
+}
+
+template <GateKind kKind, bool kRounds, typename T>
+void GateRows(const GateArgs<T>& args) {
   for (std::int64_t r = 0; r < args.rows; ++r) {
     const T* __restrict gate = args.gate_up + r * 2 * args.width;
     const T* __restrict up = gate + args.width;
     T* __restrict out = args.out + r * args.width;
     for (std::int64_t i = 0; i < args.width; ++i) {
-      const float g = Load<kRounds>(gate[i]);
-      const float activated = Rounded<kRounds>(g / (1.0F + Exp(-g)));
-      Store<kRounds>(activated * Load<kRounds>(up[i]), out[i]);
+      Store<kRounds>(Gated<kKind, kRounds>(Load<kRounds>(gate[i]), Load<kRounds>(up[i]), args.limit), out[i]);
     }
   }
 }
 
+template <bool kRounds, typename T>
+void GateRowsOfKind(const GateArgs<T>& args) {
+  switch (args.kind) {
+    case GateKind::kSilu: return GateRows<GateKind::kSilu, kRounds>(args);
+    case GateKind::kGeluTanh: return GateRows<GateKind::kGeluTanh, kRounds>(args);
+    case GateKind::kClampedSwiglu: return GateRows<GateKind::kClampedSwiglu, kRounds>(args);
+  }
+}
+
 template <typename T>
-void SiluMul(const SiluMulArgs<T>& args) {
-  return args.rounds ? SiluMulRows<true>(args) : SiluMulRows<false>(args);
+void Gate(const GateArgs<T>& args) {
+  return args.rounds ? GateRowsOfKind<true>(args) : GateRowsOfKind<false>(args);
 }
 
 template <bool kRounds, typename T>
@@ -308,6 +366,15 @@ void AddResidual(const AddResidualArgs<T>& args) {
   return args.rounds ? AddRows<true>(args) : AddRows<false>(args);
 }
 
+template <bool kRounds>
+void ScaleValuesOf(float* __restrict values, float factor, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] = Rounded<kRounds>(values[i] * factor);
+}
+
+void ScaleValues(float* values, float factor, std::int64_t count, bool rounds) {
+  return rounds ? ScaleValuesOf<true>(values, factor, count) : ScaleValuesOf<false>(values, factor, count);
+}
+
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
 void Capture(const CaptureArgs& args) {
@@ -322,6 +389,13 @@ void Widen(const Bf16* __restrict in, float* __restrict out, std::int64_t count)
   for (std::int64_t i = 0; i < count; ++i) out[i] = Load<true>(in[i]);
 }
 
+template <typename T>
+float Norm(const T* values, std::int64_t count) {
+  SumOfSquares squares;
+  AddSquares<false>(values, count, squares);
+  return __builtin_sqrtf(squares.Total());
+}
+
 bool AllFinite(const Bf16* values, std::int64_t count) {
   std::uint16_t bad = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -332,7 +406,9 @@ bool AllFinite(const Bf16* values, std::int64_t count) {
 
 template <typename T>
 constexpr DecoderKernels<T> Table() {
-  return {RmsNorm<T>, SplitRotate<T>, StoreHeads<T>, SiluMul<T>, AddResidual<T>, SoftmaxBlock, ScaleRows, Capture, Widen, AllFinite};
+  return {RmsNorm<T>,     ProductNorm<T>, SplitRotate<T>, LatentSplit<T>, StoreHeads<T>, Gate<T>,
+          AddResidual<T>, SoftmaxBlock,   ScaleRows,      ScaleValues,    Capture,       Widen,
+          Norm<T>,        AllFinite};
 }
 
 }  // namespace

@@ -1,37 +1,17 @@
 #include "kernels/decoder_cpu.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "kernels/test_values.h"
+
 namespace draftmill {
 namespace {
-
-std::vector<float> RandomValues(std::size_t count, unsigned seed, float scale = 1.0F, bool rounded = true) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0F, scale);
-  std::vector<float> values(count);
-  for (float& value : values) value = rounded ? RoundToBf16(normal(random)) : normal(random);
-  return values;
-}
-
-std::vector<Bf16> Narrowed(const std::vector<float>& values) {
-  std::vector<Bf16> narrow(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) narrow[i] = ToBf16(values[i]);
-  return narrow;
-}
-
-std::vector<InstructionSet> AvailableSets() {
-  std::vector<InstructionSet> sets;
-  for (const InstructionSet set : {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
-    if (set <= DetectInstructionSet()) sets.push_back(set);
-  }
-  return sets;
-}
 
 /// Runs the body for every instruction set of this machine.
 class DecoderCpu : public ::testing::TestWithParam<InstructionSet> {
@@ -92,8 +72,8 @@ TEST_P(DecoderCpu, BothOperandTypesGiveTheSameValues) {
   const auto rounded = Narrowed(unrounded);
   std::vector<float> wide_out(unrounded.size() / 2);
   std::vector<Bf16> narrow_out(unrounded.size() / 2);
-  kernels().silu_mul({unrounded.data(), wide_out.data(), kRows, kCols / 2, true});
-  bf16_kernels().silu_mul({rounded.data(), narrow_out.data(), kRows, kCols / 2, true});
+  kernels().gate({unrounded.data(), wide_out.data(), kRows, kCols / 2, true});
+  bf16_kernels().gate({rounded.data(), narrow_out.data(), kRows, kCols / 2, true});
   for (std::size_t i = 0; i < wide_out.size(); ++i) ASSERT_EQ(wide_out[i], ToFloat(narrow_out[i]));
 
   auto residual = x;
@@ -103,13 +83,13 @@ TEST_P(DecoderCpu, BothOperandTypesGiveTheSameValues) {
   EXPECT_EQ(residual, other);
 }
 
-TEST_P(DecoderCpu, SiluMulIsExact) {
+TEST_P(DecoderCpu, SiluGateIsExact) {
   std::vector<float> gate_up;
   for (float g = -100.0F; g <= 100.0F; g += 0.37F) gate_up.push_back(g);
   const auto width = static_cast<std::int64_t>(gate_up.size());
   gate_up.resize(gate_up.size() * 2, 2.0F);
   std::vector<float> out(static_cast<std::size_t>(width));
-  kernels().silu_mul({gate_up.data(), out.data(), 1, width, false});
+  kernels().gate({gate_up.data(), out.data(), 1, width, false});
   for (std::int64_t i = 0; i < width; ++i) {
     const double g = gate_up[static_cast<std::size_t>(i)];
     const double exact = 2.0 * g / (1.0 + std::exp(-g));
@@ -136,7 +116,7 @@ TEST_P(DecoderCpu, SplitRotateTurnsHalves) {
   std::vector<float> q(kRows * kHeads * kDim), k(kRows * kKvHeads * kDim), v(k.size());
   SplitRotateArgs<float> args;
   args.qkv = qkv.data();
-  args.positions = positions.data();
+  args.rotary_rows = positions.data();
   args.cosines = cosines.data();
   args.sines = sines.data();
   args.q = q.data();
@@ -216,6 +196,173 @@ TEST_P(DecoderCpu, SoftmaxByBlocksEqualsSoftmax) {
   }
 }
 
+/// Gemma: the weight of a norm is 1 + w.
+TEST_P(DecoderCpu, NormWeightsMayBeOffset) {
+  constexpr std::int64_t kCols = 50;
+  const auto x = RandomValues(kCols, 12);
+  const auto weight = RandomValues(kCols, 13, 0.3F);
+  std::vector<float> one_more(weight), expected(kCols), offset(kCols);
+  for (float& value : one_more) value += 1.0F;
+  kernels().rms_norm({x.data(), one_more.data(), expected.data(), 1, kCols, 1e-6F, NormRounding::kFused});
+  kernels().rms_norm({x.data(), weight.data(), offset.data(), 1, kCols, 1e-6F, NormRounding::kFused, 1.0F});
+  EXPECT_EQ(offset, expected);
+}
+
+/// Rows of a product, apart or in place, give what the norm of the residual stream gives.
+TEST_P(DecoderCpu, ProductNormEqualsRmsNorm) {
+  constexpr std::int64_t kRows = 3;
+  constexpr std::int64_t kCols = 600;
+  constexpr std::int64_t kStride = 611;
+  const auto x = RandomValues(kRows * kStride, 14, 2.0F);
+  const auto narrow = Narrowed(x);
+  const auto weight = RandomValues(kCols, 15);
+  for (const NormRounding rounding : {NormRounding::kHf, NormRounding::kFused}) {
+    std::vector<float> expected(kRows * kCols), apart(expected), wide_in_place(expected);
+    std::vector<Bf16> narrow_out(expected.size());
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      kernels().rms_norm({x.data() + r * kStride, weight.data(), expected.data() + r * kCols, 1, kCols, 1e-6F, rounding, 1.0F});
+      std::copy_n(x.begin() + r * kStride, kCols, wide_in_place.begin() + r * kCols);
+    }
+    kernels().product_norm({x.data(), kStride, weight.data(), apart.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
+    kernels().product_norm({wide_in_place.data(), kCols, weight.data(), wide_in_place.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
+    bf16_kernels().product_norm({narrow.data(), kStride, weight.data(), narrow_out.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
+    EXPECT_EQ(apart, expected);
+    EXPECT_EQ(wide_in_place, expected);
+    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(ToFloat(narrow_out[i]), expected[i]);
+  }
+}
+
+TEST_P(DecoderCpu, GeluGateIsExact) {
+  std::vector<float> gate_up;
+  for (float g = -12.0F; g <= 12.0F; g += 0.013F) gate_up.push_back(g);
+  const auto width = static_cast<std::int64_t>(gate_up.size());
+  gate_up.resize(gate_up.size() * 2, 2.0F);
+  std::vector<float> out(static_cast<std::size_t>(width));
+  kernels().gate({gate_up.data(), out.data(), 1, width, false, GateKind::kGeluTanh});
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double g = gate_up[static_cast<std::size_t>(i)];
+    const double exact = g * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (g + 0.044715 * g * g * g)));
+    // Far below zero the result is a difference of nearly equal numbers, as in every float32 form of it.
+    ASSERT_NEAR(out[static_cast<std::size_t>(i)], exact, std::abs(exact) * 2e-6 + std::abs(g) * 2.5e-7) << g;
+  }
+}
+
+/// gpt-oss: the gate is clamped from above alone, up on both sides and moved by one.
+TEST_P(DecoderCpu, ClampedSwigluClamps) {
+  const std::vector<float> gates{-20.0F, -1.0F, 3.0F, 7.5F, 100.0F};
+  const std::vector<float> ups{-100.0F, -7.0F, 0.5F, 6.0F, 9.0F};
+  std::vector<float> gate_up(gates);
+  gate_up.insert(gate_up.end(), ups.begin(), ups.end());
+  std::vector<float> out(gates.size());
+  kernels().gate({gate_up.data(), out.data(), 1, 5, false, GateKind::kClampedSwiglu, 7.0F});
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    const double gate = std::min<double>(gates[i], 7.0);
+    const double up = std::clamp<double>(ups[i], -7.0, 7.0);
+    const double exact = (up + 1) * gate / (1 + std::exp(-1.702 * gate));
+    EXPECT_NEAR(out[i], exact, std::abs(exact) * 1e-6) << i;
+  }
+}
+
+TEST_P(DecoderCpu, SoftcapBoundsScores) {
+  constexpr std::int64_t kKeys = 40;
+  const auto raw = RandomValues(kKeys, 16, 200.0F);
+  auto scores = raw;
+  float maximum = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  float rescale = 0;
+  kernels().softmax_block({scores.data(), &maximum, &sum, &rescale, 1, kKeys, 1, kKeys - 1, 0, 0, 0.5F, 50.0F});
+  double total = 0;
+  const auto capped = [&](std::size_t i) { return 50 * std::tanh(static_cast<double>(raw[i]) * 0.5 / 50); };
+  for (std::size_t i = 0; i < kKeys; ++i) total += std::exp(capped(i) - maximum);
+  EXPECT_LE(maximum, 50.0F);
+  EXPECT_NEAR(sum, total, total * 1e-5);
+  for (std::size_t i = 0; i < kKeys; ++i) EXPECT_NEAR(scores[i], std::exp(capped(i) - maximum), 2e-5);
+}
+
+/// A row that begins with a sink's logit as its maximum and a sum of one has that sink in its softmax.
+TEST_P(DecoderCpu, ASinkIsAStartingState) {
+  const std::vector<float> raw{0.3F, -1.0F, 2.0F};
+  for (const float sink : {-4.0F, 1.5F, 6.0F}) {
+    auto scores = raw;
+    float maximum = sink;
+    float sum = 1;
+    float rescale = 0;
+    kernels().softmax_block({scores.data(), &maximum, &sum, &rescale, 1, 3, 1, 2, 0, 0, 1.0F});
+    double total = std::exp(sink);
+    for (const float score : raw) total += std::exp(score);
+    for (std::size_t i = 0; i < raw.size(); ++i) EXPECT_NEAR(scores[i] / sum, std::exp(raw[i]) / total, 1e-6) << sink;
+  }
+}
+
+/// MLA: the rotated part of k is shared by all heads; interleaved pairs come out as halves.
+TEST_P(DecoderCpu, LatentSplitRotatesInterleavedPairs) {
+  constexpr std::int64_t kHeads = 3, kNope = 5, kRope = 4, kValues = 6, kRows = 2, kTokens = 4, kStride = 10;
+  const auto q_rows = RandomValues(kRows * kHeads * (kNope + kRope), 17);
+  const auto kv_rows = RandomValues(kRows * kHeads * (kNope + kValues), 18);
+  const auto k_rope = RandomValues(kRows * kStride, 19);
+  const std::vector<float> cosines{1, 1, 0.5F, 0.25F}, sines{0, 0, 0.75F, 0.5F};
+  const std::vector<std::int32_t> rotary_rows{1, 0};
+  std::vector<float> q(kHeads * kTokens * (kNope + kRope)), k(q.size()), v(kHeads * kTokens * kValues);
+  for (const bool interleaved : {true, false}) {
+    LatentSplitArgs<float> args;
+    args.q_rows = q_rows.data();
+    args.kv_rows = kv_rows.data();
+    args.k_rope = k_rope.data();
+    args.k_rope_stride = kStride;
+    args.rotary_rows = rotary_rows.data();
+    args.cosines = cosines.data();
+    args.sines = sines.data();
+    args.q = q.data();
+    args.k = k.data();
+    args.v = v.data();
+    args.tokens = kTokens;
+    args.rows = kRows;
+    args.heads = kHeads;
+    args.nope_dim = kNope;
+    args.rope_dim = kRope;
+    args.v_dim = kValues;
+    args.interleaved = interleaved;
+    args.rounds = false;
+    kernels().latent_split(args);
+    const auto rotated = [&](const float* from, std::int64_t row, std::int64_t i) {
+      const std::int64_t pair = i % 2;  // of two
+      const float a = from[interleaved ? 2 * pair : pair];
+      const float b = from[interleaved ? 2 * pair + 1 : pair + 2];
+      const auto at = static_cast<std::size_t>(rotary_rows[static_cast<std::size_t>(row)] * 2 + pair);
+      return i < 2 ? a * cosines[at] - b * sines[at] : b * cosines[at] + a * sines[at];
+    };
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t head = 0; head < kHeads; ++head) {
+        const float* q_row = q_rows.data() + (row * kHeads + head) * (kNope + kRope);
+        const float* kv_row = kv_rows.data() + (row * kHeads + head) * (kNope + kValues);
+        const float* q_out = q.data() + (head * kTokens + row) * (kNope + kRope);
+        const float* k_out = k.data() + (head * kTokens + row) * (kNope + kRope);
+        for (std::int64_t i = 0; i < kNope; ++i) ASSERT_EQ(q_out[i], q_row[i]);
+        for (std::int64_t i = 0; i < kNope; ++i) ASSERT_EQ(k_out[i], kv_row[i]);
+        for (std::int64_t i = 0; i < kRope; ++i) ASSERT_FLOAT_EQ(q_out[kNope + i], rotated(q_row + kNope, row, i));
+        for (std::int64_t i = 0; i < kRope; ++i) ASSERT_FLOAT_EQ(k_out[kNope + i], rotated(k_rope.data() + row * kStride, row, i));
+        for (std::int64_t i = 0; i < kValues; ++i) ASSERT_EQ(v[static_cast<std::size_t>((head * kTokens + row) * kValues + i)], kv_row[kNope + i]);
+      }
+    }
+  }
+}
+
+/// Gemma's embedding: the scale is rounded first, then each product.
+TEST_P(DecoderCpu, ScaledValuesAreRounded) {
+  std::vector<float> values{1.0F, 0.33203125F};
+  kernels().scale_values(values.data(), 55.5F, 2, true);
+  EXPECT_EQ(values[0], 55.5F);
+  EXPECT_EQ(values[1], RoundToBf16(0.33203125F * 55.5F));
+}
+
+TEST_P(DecoderCpu, NormOfARow) {
+  const auto values = RandomValues(777, 20, 30.0F);
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  EXPECT_NEAR(kernels().norm(values.data(), 777), std::sqrt(squares), std::sqrt(squares) * 1e-6);
+  EXPECT_EQ(bf16_kernels().norm(Narrowed(values).data(), 777), kernels().norm(values.data(), 777));
+}
+
 TEST_P(DecoderCpu, FindsEveryBadValue) {
   for (std::size_t place = 0; place < 100; ++place) {
     auto values = Narrowed(RandomValues(100, 8));
@@ -233,8 +380,8 @@ TEST_P(DecoderCpu, EveryInstructionSetGivesTheSameBits) {
   baseline.rms_norm({x.data(), weight.data(), a.data(), 7, 66, 1e-5F, NormRounding::kNone});
   kernels().rms_norm({x.data(), weight.data(), b.data(), 7, 66, 1e-5F, NormRounding::kNone});
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
-  baseline.silu_mul({x.data(), a.data(), 7, 33, false});
-  kernels().silu_mul({x.data(), b.data(), 7, 33, false});
+  baseline.gate({x.data(), a.data(), 7, 33, false});
+  kernels().gate({x.data(), b.data(), 7, 33, false});
   EXPECT_EQ(std::memcmp(a.data(), b.data(), 7 * 33 * sizeof(float)), 0);
   auto s = x;
   auto t = x;

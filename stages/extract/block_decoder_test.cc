@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stages/extract/cpu_memory.h"
 #include "stages/extract/model_folder.h"
 #include "stages/extract/test_checkpoint.h"
 
@@ -31,7 +32,6 @@ PackedBlock Block(std::vector<float>& states) {
     block.sequences.push_back({block.tokens, length});
     for (std::int64_t t = 0; t < length; ++t) {
       block.input_ids.push_back(static_cast<std::int32_t>((t * 13 + length) % 100));
-      block.positions.push_back(static_cast<std::int32_t>(t));
     }
     block.tokens += length;
   }

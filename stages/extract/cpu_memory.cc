@@ -7,31 +7,64 @@
 
 namespace draftmill {
 
+std::int64_t KvHeads(const ModelConfig& config) { return config.latent ? config.num_heads : config.num_kv_heads; }
+
+std::int64_t ValueDim(const ModelConfig& config) { return config.latent ? config.latent->v_dim : config.head_dim; }
+
 std::int64_t AttentionRows(const ModelConfig& config) {
-  return std::max(kQueryBlock * (config.num_heads / config.num_kv_heads), kMinProductRows);
+  return std::max(kQueryBlock * (config.num_heads / KvHeads(config)), kMinProductRows);
 }
+
+namespace {
+
+/// Elements that one thread's tile needs for the projections of attention.
+std::int64_t ProjectionElements(const ModelConfig& config) {
+  if (!config.latent) return kTileRows * config.qkv_width();
+  const LatentAttention& latent = *config.latent;
+  const std::int64_t compressed = latent.kv_lora_rank + latent.rope_dim;
+  return kTileRows * (config.q_width() + std::max(latent.q_lora_rank, compressed) + std::max(latent.q_lora_rank, latent.kv_lora_rank) +
+                      config.num_heads * (latent.nope_dim + latent.v_dim));
+}
+
+/// Elements that one thread needs for routed experts: a tile's rows twice, the router's, one expert's weights twice.
+std::int64_t ExpertElements(const ModelConfig& config) {
+  if (!config.experts) return 0;
+  const MixtureOfExperts& moe = *config.experts;
+  const std::int64_t mlp_width = std::max<std::int64_t>(moe.shared_experts, 1) * moe.expert_intermediate;
+  return kTileRows * (3 * config.hidden_size + 2 * moe.experts + 3 * mlp_width) +
+         (moe.experts + 2 * 3 * moe.expert_intermediate) * config.hidden_size;
+}
+
+/// Elements of one token of a block: residual stream, q, k, v, attention's result, and what routed experts keep.
+std::int64_t TokenElements(const ModelConfig& config) {
+  const std::int64_t heads = config.num_heads * (config.head_dim + ValueDim(config));
+  const std::int64_t kv = KvHeads(config) * (config.head_dim + ValueDim(config));
+  const std::int64_t routed = config.experts ? 3 * config.hidden_size + 4 * config.experts->top_k : 0;
+  return config.hidden_size + heads + kv + routed;
+}
+
+}  // namespace
 
 EngineMemory CpuMemoryOf(const ModelConfig& config, std::int64_t layers) {
   const std::int64_t stored_bytes = config.compute == ComputeType::kBfloat16 ? 2 : 4;
   EngineMemory memory;
   memory.reading_bytes = kReadingBytes;
   std::int64_t all_layers = 0;
-  std::int64_t largest_layer = 0;
+  std::int64_t widened = 0;
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
     const LayerLayout layout = LayoutOfLayer(config, layer);
     const std::int64_t of_layer = 4 * layout.vectors_total + stored_bytes * layout.matrices_total + layout.packed.bytes;
     all_layers += of_layer;
     memory.layer_bytes = std::max(memory.layer_bytes, of_layer);
-    largest_layer = std::max(largest_layer, layout.vectors_total + layout.matrices_total);
+    const std::int64_t dense = layout.experts_gate_up >= 0 ? layout.experts_gate_up : layout.matrices_total;
+    widened = std::max(widened, layout.vectors_total + dense);
   }
-  const std::int64_t tile = kTileRows * (2 * config.hidden_size + config.intermediate_size +
-                                         std::max(config.qkv_width(), 2 * config.intermediate_size));
-  const std::int64_t attention = AttentionRows(config) * (kKeyBlock + config.head_dim + 3);
-  const std::int64_t activations = config.hidden_size + 2 * config.q_width() + 2 * config.kv_width();
+  const std::int64_t tile = kTileRows * (3 * config.hidden_size + 3 * config.intermediate_size) + ProjectionElements(config);
+  const std::int64_t attention = AttentionRows(config) * (kKeyBlock + ValueDim(config) + 3);
   memory.resident_bytes = stored_bytes * config.vocab_size * config.hidden_size + all_layers;
-  memory.shared_bytes = 2 * 4 * largest_layer;
-  memory.thread_bytes = 4 * (tile + attention);
-  memory.token_bytes = 4 * activations + 2 * layers * config.hidden_size + 8;
+  memory.shared_bytes = 2 * 4 * widened;
+  memory.thread_bytes = 4 * (tile + attention + ExpertElements(config));
+  memory.token_bytes = 4 * TokenElements(config) + 2 * layers * config.hidden_size + 8;
   return memory;
 }
 

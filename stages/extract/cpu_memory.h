@@ -17,6 +17,10 @@ inline constexpr std::int64_t kQueryBlock = 128;
 /// Keys of one attention product: bounds the scores, so that no sequence needs a [T, T] matrix.
 inline constexpr std::int64_t kKeyBlock = 512;
 
+/// Heads of k and v as attention is computed: latent attention has as many as queries.
+std::int64_t KvHeads(const ModelConfig& config);
+/// Width of a head's values.
+std::int64_t ValueDim(const ModelConfig& config);
 /// Rows of the largest attention product.
 std::int64_t AttentionRows(const ModelConfig& config);
 

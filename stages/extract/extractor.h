@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "stages/extract/plan.h"
+#include "stages/extract/self_check.h"
 #include "stages/records.h"
 
 namespace draftmill {
@@ -27,6 +28,7 @@ struct ExtractOptions {
   /// Precision of the computation: empty as config.json says, else bfloat16 | float32. States come in bfloat16, unless
   /// float32 is asked for here.
   std::string dtype;
+  std::int64_t checked_positions = kCheckedPositions;  ///< of a batch, at which the model's head is read
   int threads = 1;                       ///< of the engine's own arena
   std::int64_t memory_bytes = 0;         ///< what weights, activations and states in flight may take together
 };
@@ -68,6 +70,7 @@ struct BatchStates {
   std::vector<std::uint16_t> hidden_states;    ///< bf16 bits, [t, L, H]
   std::vector<float> float_states;             ///< [t, L, H] in place of hidden_states where float32 was asked for
   std::vector<std::uint8_t> sample_state;      ///< [samples]: 0 good, 1 quarantined (NaN or Inf twice); states are zeroed
+  StateCheck check;                            ///< what the engine saw of its own states
   double compute_seconds = 0;
 };
 

@@ -1,13 +1,21 @@
 // The extraction engine of builds without torch: says so.
 #include "stages/extract/extractor.h"
+#include "stages/extract/head_reading.h"
 
 namespace draftmill {
+namespace {
 
-Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions&) {
+Status Absent() {
   return Unsupported(
       "this draftmill was built without torch, so it cannot run a model; every other stage works. Build it with "
       "tools/setup.sh cpu and cmake --preset release, then run again: finished work is kept");
 }
+
+}  // namespace
+
+Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions&) { return Absent(); }
+
+Result<HeadAgreement> ReadHeadOfFolder(const std::string&, std::span<const float>, std::span<const CheckedTokens>) { return Absent(); }
 
 bool ExtractorIsBuilt() { return false; }
 

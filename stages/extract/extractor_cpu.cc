@@ -7,10 +7,13 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/instruction_set.h"
 #include "stages/extract/auto_sizes.h"
 #include "stages/extract/block_decoder.h"
+#include "stages/extract/cpu_extractor.h"
+#include "stages/extract/cpu_memory.h"
 #include "stages/extract/extractor.h"
 #include "stages/extract/model_family.h"
 #include "stages/extract/model_folder.h"
@@ -37,17 +40,6 @@ Status CheckOptions(const ExtractOptions& options) {
   return OkStatus();
 }
 
-/// Refuses what the decoder would compute as something else.
-Status CheckDecoder(const ModelConfig& config) {
-  const bool plain_rope = !config.rope.interleaved && !config.local_rope.has_value() && config.rope.cos_sin_factor == 1.0 &&
-                          config.rope.type != RopeType::kLongRope && config.rope.rotary_dims == config.head_dim;
-  const bool plain_layers = !config.latent.has_value() && !config.experts.has_value() && !config.sandwich_norms &&
-                            !config.norm_one_plus && !config.norm_multiplies_in_float && !config.attention_sinks;
-  const bool plain_values = config.activation == Activation::kSilu && config.attention_softcap == 0 && config.embedding_scale == 1.0;
-  if (plain_rope && plain_layers && plain_values) return OkStatus();
-  return Unsupported(std::string("the CPU engine does not compute models of the family ") + config.family->name);
-}
-
 /// Calls what may throw and turns exceptions of torch, TBB and the allocator into a Status.
 template <typename Body>
 Status Guarded(const Body& body) {
@@ -61,23 +53,26 @@ Status Guarded(const Body& body) {
   }
 }
 
-/// One batch of the request while it is computed.
+/// One batch of the block while it is computed.
 struct OpenBatch {
+  bool wanted = false;                     ///< its states are captured and handed out
   BatchStates states;
   std::int64_t first_token = 0;            ///< in the block
   std::int64_t tokens = 0;
   std::vector<PackedSequence> sequences;   ///< by sample
+  std::vector<std::size_t> samples;        ///< their indices in the chunk
 };
 
 class CpuExtractor : public Extractor {
  public:
   CpuExtractor(ModelDescription model, ExtractOptions options, std::unique_ptr<BlockDecoder> decoder,
-               std::string weights_digest, bool bf16_products)
+               std::string weights_digest, bool bf16_products, bool spans_batches)
       : model_(std::move(model)),
         options_(std::move(options)),
         decoder_(std::move(decoder)),
         weights_digest_(std::move(weights_digest)),
-        bf16_products_(bf16_products) {}
+        bf16_products_(bf16_products),
+        spans_batches_(spans_batches) {}
 
   Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
                       const std::function<bool()>& should_stop) override {
@@ -85,9 +80,11 @@ class CpuExtractor : public Extractor {
     PackedBlock block;
     std::vector<OpenBatch> batches;
     DRAFTMILL_RETURN_IF_ERROR(Guarded([&] { return Compute(request, should_stop, block, batches); }));
-    for (OpenBatch& batch : batches) {
-      DRAFTMILL_RETURN_IF_ERROR(Guarded([&] { return Inspect(block, batch, should_stop); }));
-      DRAFTMILL_RETURN_IF_ERROR(emit(std::move(batch.states)));
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      if (!batches[i].wanted) continue;
+      DRAFTMILL_RETURN_IF_ERROR(Guarded([&] { return Inspect(block, batches, i, should_stop); }));
+      DRAFTMILL_RETURN_IF_ERROR(Guarded([&] { return Check(block, request, batches[i]); }));
+      DRAFTMILL_RETURN_IF_ERROR(emit(std::move(batches[i].states)));
     }
     return OkStatus();
   }
@@ -134,28 +131,31 @@ class CpuExtractor : public Extractor {
     const ChunkPlan& plan = *request.plan;
     const PlanRange range = plan.blocks[static_cast<std::size_t>(request.block)];
     for (std::int64_t b = range.first; b < range.first + range.count; ++b) {
-      const bool wanted = std::binary_search(request.batches.begin(), request.batches.end(), b);
       DRAFTMILL_ASSIGN_OR_RETURN(OpenBatch batch, PackBatch(*request.chunk, plan, b, block));
-      if (!wanted) continue;
-      const auto count = static_cast<std::size_t>(batch.tokens * StateWidth());
-      if (FloatStates()) {
-        batch.states.float_states.resize(count);
-      } else {
-        batch.states.hidden_states.resize(count);
-      }
-      batch.states.sample_state.assign(batch.sequences.size(), 0);
+      batch.wanted = std::binary_search(request.batches.begin(), request.batches.end(), b);
+      if (batch.wanted) MakeRoom(batch);
       batches.push_back(std::move(batch));
     }
-    for (OpenBatch& batch : batches) AddWork(batch, block);
+    for (OpenBatch& batch : batches) AddWork(batch, batch.wanted, block);
     const auto start = std::chrono::steady_clock::now();
     DRAFTMILL_RETURN_IF_ERROR(decoder_->Run(block, should_stop));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::int64_t tokens = 0;
-    for (const OpenBatch& batch : batches) tokens += batch.tokens;
+    for (const OpenBatch& batch : batches) tokens += batch.wanted ? batch.tokens : 0;
     for (OpenBatch& batch : batches) {
       batch.states.compute_seconds = seconds * static_cast<double>(batch.tokens) / static_cast<double>(tokens);
     }
     return OkStatus();
+  }
+
+  void MakeRoom(OpenBatch& batch) const {
+    const auto count = static_cast<std::size_t>(batch.tokens * StateWidth());
+    if (FloatStates()) {
+      batch.states.float_states.resize(count);
+    } else {
+      batch.states.hidden_states.resize(count);
+    }
+    batch.states.sample_state.assign(batch.sequences.size(), 0);
   }
 
   bool FloatStates() const { return options_.dtype == "float32"; }
@@ -177,6 +177,7 @@ class CpuExtractor : public Extractor {
       const std::int64_t begin = chunk.cu_seqlens[sample];
       const std::int64_t tokens = chunk.cu_seqlens[sample + 1] - begin;
       batch.sequences.push_back({block.tokens, tokens});
+      batch.samples.push_back(sample);
       for (std::int64_t t = 0; t < tokens; ++t) {
         const std::int32_t id = chunk.input_ids[static_cast<std::size_t>(begin + t)];
         if (id < 0 || id >= model_.vocab_rows) {
@@ -185,7 +186,6 @@ class CpuExtractor : public Extractor {
                               std::to_string(model_.vocab_rows) + " rows; the tokenizer and the model do not belong together");
         }
         block.input_ids.push_back(id);
-        block.positions.push_back(static_cast<std::int32_t>(t));
       }
       block.tokens += tokens;
       batch.states.keys.push_back(key);
@@ -196,30 +196,30 @@ class CpuExtractor : public Extractor {
     return batch;
   }
 
-  /// The sequences and tiles of a batch.
-  void AddWork(OpenBatch& batch, PackedBlock& block) const {
+  /// The sequences and tiles of a batch. One whose states are not captured is left out, unless experts gather their rows
+  /// from the whole block: then products have the same shapes only if every batch takes part.
+  void AddWork(OpenBatch& batch, bool captured, PackedBlock& block) const {
+    if (!captured && !spans_batches_) return;
     block.sequences.insert(block.sequences.end(), batch.sequences.begin(), batch.sequences.end());
     // A uint16_t of the interface and a Bf16 of the kernels are the same two bytes.
     auto* const states = reinterpret_cast<Bf16*>(batch.states.hidden_states.data());
     for (std::int64_t row = 0; row < batch.tokens; row += kTileRows) {
       PackedTile tile{batch.first_token + row, std::min(kTileRows, batch.tokens - row)};
-      if (FloatStates()) {
-        tile.capture_float = batch.states.float_states.data() + row * StateWidth();
-      } else {
-        tile.capture = states + row * StateWidth();
-      }
+      if (captured && FloatStates()) tile.capture_float = batch.states.float_states.data() + row * StateWidth();
+      if (captured && !FloatStates()) tile.capture = states + row * StateWidth();
       block.tiles.push_back(tile);
     }
   }
 
   /// Looks for NaN and infinity. A batch that has any is computed again; samples that still have them are quarantined.
-  Status Inspect(const PackedBlock& block, OpenBatch& batch, const std::function<bool()>& should_stop) {
+  Status Inspect(const PackedBlock& block, std::vector<OpenBatch>& batches, std::size_t index,
+                 const std::function<bool()>& should_stop) {
+    OpenBatch& batch = batches[index];
     if (BadSamples(batch).empty()) return OkStatus();
     PackedBlock again;
     again.tokens = block.tokens;
     again.input_ids = block.input_ids;
-    again.positions = block.positions;
-    AddWork(batch, again);
+    for (std::size_t i = 0; i < batches.size(); ++i) AddWork(batches[i], i == index, again);
     DRAFTMILL_RETURN_IF_ERROR(decoder_->Run(again, should_stop));
     for (const std::size_t sample : BadSamples(batch)) {
       const PackedSequence& sequence = batch.sequences[sample];
@@ -233,6 +233,63 @@ class CpuExtractor : public Extractor {
       batch.states.sample_state[sample] = 1;
     }
     return OkStatus();
+  }
+
+  /// The batch's own figures. The head is read for the first block of a chunk alone: it is large.
+  Status Check(const PackedBlock& block, const BlockRequest& request, OpenBatch& batch) {
+    batch.states.check.mean_norms = MeanNorms(batch);
+    const bool has_last = model_.layers.back() == model_.num_layers;
+    if (!has_last || request.block != 0) return OkStatus();
+    std::vector<std::int64_t> bounds;
+    std::vector<std::uint8_t> mask;
+    for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+      const std::int64_t first = request.chunk->cu_seqlens[batch.samples[i]];
+      bounds.push_back(static_cast<std::int64_t>(mask.size()));
+      for (std::int64_t t = 0; t < batch.sequences[i].tokens; ++t) {
+        const bool good = batch.states.sample_state[i] == 0;
+        mask.push_back(good ? request.chunk->loss_mask[static_cast<std::size_t>(first + t)] : std::uint8_t{0});
+      }
+    }
+    bounds.push_back(static_cast<std::int64_t>(mask.size()));
+    std::vector<float> states;
+    std::vector<CheckedTokens> tokens;
+    for (const std::int64_t p : CheckedPositions(mask, bounds, options_.checked_positions)) {
+      const std::int32_t* ids = block.input_ids.data() + batch.first_token + p;
+      tokens.push_back({ids[0], ids[1], ids[2]});
+      for (std::int64_t i = 0; i < model_.hidden_size; ++i) states.push_back(StateAt(batch, (p + 1) * StateWidth() - model_.hidden_size + i));
+    }
+    return ReadHead(decoder_->head(), states, tokens, batch.states.check.agreement);
+  }
+
+  float StateAt(const OpenBatch& batch, std::int64_t index) const {
+    const auto at = static_cast<std::size_t>(index);
+    return FloatStates() ? batch.states.float_states[at] : ToFloat(Bf16{batch.states.hidden_states[at]});
+  }
+
+  double RowNorm(const OpenBatch& batch, std::int64_t row) const {
+    const auto first = static_cast<std::size_t>(row * model_.hidden_size);
+    if (FloatStates()) {
+      return static_cast<double>(DecoderKernelsFor<float>(DetectInstructionSet()).norm(batch.states.float_states.data() + first, model_.hidden_size));
+    }
+    const auto* const states = reinterpret_cast<const Bf16*>(batch.states.hidden_states.data()) + first;
+    return static_cast<double>(DecoderKernelsFor<Bf16>(DetectInstructionSet()).norm(states, model_.hidden_size));
+  }
+
+  /// [layers] over the tokens of samples that are good.
+  std::vector<double> MeanNorms(const OpenBatch& batch) const {
+    const auto layers = static_cast<std::int64_t>(model_.layers.size());
+    std::vector<double> sums(model_.layers.size(), 0.0);
+    std::int64_t tokens = 0;
+    for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+      if (batch.states.sample_state[i] != 0) continue;
+      const std::int64_t first = batch.sequences[i].first - batch.first_token;
+      tokens += batch.sequences[i].tokens;
+      for (std::int64_t row = first * layers; row < (first + batch.sequences[i].tokens) * layers; ++row) {
+        sums[static_cast<std::size_t>(row % layers)] += RowNorm(batch, row);
+      }
+    }
+    for (double& sum : sums) sum /= static_cast<double>(std::max<std::int64_t>(tokens, 1));
+    return sums;
   }
 
   std::vector<std::size_t> BadSamples(const OpenBatch& batch) const {
@@ -259,6 +316,7 @@ class CpuExtractor : public Extractor {
   const std::unique_ptr<BlockDecoder> decoder_;
   const std::string weights_digest_;
   const bool bf16_products_;
+  const bool spans_batches_;  ///< products take rows of several batches: routed experts
 };
 
 /// A decoder with its weights.
@@ -283,13 +341,11 @@ Result<LoadedDecoder> LoadDecoderFor(const ModelFolder& model, const ExtractOpti
 
 }  // namespace
 
-Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& options) {
+Result<std::unique_ptr<Extractor>> MakeCpuExtractor(ModelFolder model, const ExtractOptions& options) {
   DRAFTMILL_RETURN_IF_ERROR(CheckOptions(options));
-  DRAFTMILL_ASSIGN_OR_RETURN(ModelFolder model, OpenModelFolder(options.model_folder, options.layers));
   if (!options.dtype.empty()) {
     model.config.compute = options.dtype == "float32" ? ComputeType::kFloat32 : ComputeType::kBfloat16;
   }
-  DRAFTMILL_RETURN_IF_ERROR(CheckDecoder(model.config));
   DRAFTMILL_RETURN_IF_ERROR(ResolveAuto(model.description, options).status());
   LoadedDecoder loaded;
   DRAFTMILL_RETURN_IF_ERROR(Guarded([&]() -> Status {
@@ -298,7 +354,14 @@ Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& optio
   }));
   const bool bf16_products = model.config.compute == ComputeType::kBfloat16 && HasBf16Products();
   return std::unique_ptr<Extractor>(std::make_unique<CpuExtractor>(std::move(model.description), options, std::move(loaded.decoder),
-                                                                   std::move(loaded.weights_digest), bf16_products));
+                                                                   std::move(loaded.weights_digest), bf16_products,
+                                                                   model.config.experts.has_value()));
+}
+
+Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& options) {
+  DRAFTMILL_RETURN_IF_ERROR(CheckOptions(options));
+  DRAFTMILL_ASSIGN_OR_RETURN(ModelFolder model, OpenModelFolder(options.model_folder, options.layers));
+  return MakeCpuExtractor(std::move(model), options);
 }
 
 bool ExtractorIsBuilt() { return true; }

@@ -41,9 +41,20 @@ TokenizedChunk Chunk(const std::vector<std::int64_t>& lengths) {
   return chunk;
 }
 
+/// DeepSeek's layers: latent attention; a dense layer, then routed and shared experts.
+json::Value SmallDeepseek() {
+  return json::Parse(R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 48,
+    "intermediate_size": 80, "moe_intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "num_key_value_heads": 6, "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8,
+    "v_head_dim": 12, "n_routed_experts": 12, "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 1,
+    "n_group": 3, "topk_group": 2, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc", "rms_norm_eps": 1e-5, "vocab_size": 100, "max_position_embeddings": 4096,
+    "tie_word_embeddings": false, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})").value();
+}
+
 class ExtractorTest : public ::testing::Test {
  protected:
-  ExtractorTest() : checkpoint_(SmallLlama()), chunk_(Chunk({5, 1, 300, 1200, 64, 2, 700, 33, 1, 90})) {
+  explicit ExtractorTest(json::Value model = SmallLlama()) : checkpoint_(std::move(model)), chunk_(Chunk({5, 1, 300, 1200, 64, 2, 700, 33, 1, 90})) {
     options_.model_folder = checkpoint_.folder();
     options_.layers = {0, 2, 3};
     plan_ = PlanChunk(chunk_.cu_seqlens, {1300, 2000, std::int64_t{1} << 40, 3 * 48 * 2}).value();
@@ -123,6 +134,60 @@ TEST_F(ExtractorTest, APartOfABlockGivesTheSameBits) {
       }, {}).ok());
     }
   }
+}
+
+class ExpertExtractorTest : public ExtractorTest {
+ protected:
+  ExpertExtractorTest() : ExtractorTest(SmallDeepseek()) {}
+};
+
+TEST_F(ExpertExtractorTest, AnyNumberOfThreadsGivesTheSameBits) {
+  const auto one = Extract(options_);
+  for (const int threads : {2, 4}) {
+    options_.threads = threads;
+    const auto other = Extract(options_);
+    for (const auto& [batch, states] : one) EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
+  }
+}
+
+/// Experts take rows of the whole block, so the batches that nobody asked for are computed all the same.
+TEST_F(ExpertExtractorTest, APartOfABlockGivesTheSameBits) {
+  const auto whole = Extract(options_);
+  auto extractor = Extractor::Create(options_).value();
+  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+    for (const std::int64_t batch : Request(static_cast<std::int64_t>(block)).batches) {
+      BlockRequest request = Request(static_cast<std::int64_t>(block));
+      request.batches = {batch};
+      int emitted = 0;
+      ASSERT_TRUE(extractor->ExtractBlock(request, [&](BatchStates states) {
+        EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
+        ++emitted;
+        return OkStatus();
+      }, {}).ok());
+      EXPECT_EQ(emitted, 1);
+    }
+  }
+}
+
+TEST_F(ExtractorTest, EveryBatchCarriesItsOwnCheck) {
+  const auto all = Extract(options_);
+  std::int64_t positions = 0;
+  for (const auto& [batch, states] : all) {
+    ASSERT_EQ(states.check.mean_norms.size(), 3U);
+    double sum = 0;
+    std::int64_t tokens = 0;
+    for (std::size_t row = 0; row < states.hidden_states.size(); row += 3 * 48, ++tokens) {
+      double squares = 0;
+      for (std::size_t i = row + 2 * 48; i < row + 3 * 48; ++i) squares += std::pow(static_cast<double>(ToFloat(Bf16{states.hidden_states[i]})), 2);
+      sum += std::sqrt(squares);
+    }
+    EXPECT_NEAR(states.check.mean_norms[2], sum / static_cast<double>(tokens), sum / static_cast<double>(tokens) * 1e-5);
+    positions += states.check.agreement.positions;
+    EXPECT_LE(states.check.agreement.positions, kCheckedPositions);
+  }
+  EXPECT_GT(positions, 0);
+  options_.layers = {0, 2};
+  for (const auto& [batch, states] : Extract(options_)) EXPECT_EQ(states.check.agreement.positions, 0) << "without x_n there is nothing to read";
 }
 
 TEST_F(ExtractorTest, SamplesDoNotSeeEachOther) {

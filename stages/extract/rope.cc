@@ -70,4 +70,46 @@ std::vector<double> InverseFrequencies(const RopeConfig& rope, bool long_sequenc
   return frequencies;
 }
 
+namespace {
+
+float PublishedLlama3(float frequency, const RopeConfig& rope) {
+  const auto original = static_cast<float>(rope.original_max_positions);
+  const auto low = static_cast<float>(rope.low_freq_factor);
+  const auto high = static_cast<float>(rope.high_freq_factor);
+  const auto factor = static_cast<float>(rope.factor);
+  const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+  if (wavelength < static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.high_freq_factor)) return frequency;
+  if (wavelength > static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.low_freq_factor)) return frequency / factor;
+  const float smooth = (original / wavelength - low) / (high - low);
+  return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+float PublishedYarn(float period, std::size_t pair, const YarnRamp& ramp, double factor) {
+  const double to = ramp.from == ramp.to ? ramp.to + 0.001 : ramp.to;
+  const float share = std::clamp((static_cast<float>(pair) - static_cast<float>(ramp.from)) / static_cast<float>(to - ramp.from), 0.0F, 1.0F);
+  const float kept = 1 - share;
+  return 1 / (static_cast<float>(factor) * period) * (1 - kept) + 1 / period * kept;
+}
+
+}  // namespace
+
+std::vector<float> PublishedFrequencies(const RopeConfig& rope, bool long_sequence) {
+  const YarnRamp ramp = rope.type == RopeType::kYarn ? YarnRampOf(rope) : YarnRamp{};
+  std::vector<float> frequencies(static_cast<std::size_t>(rope.rotary_dims / 2));
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.rotary_dims);
+    const auto period = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+    switch (rope.type) {
+      case RopeType::kDefault: frequencies[i] = 1 / period; break;
+      case RopeType::kLinear: frequencies[i] = 1 / period / static_cast<float>(rope.factor); break;
+      case RopeType::kLlama3: frequencies[i] = PublishedLlama3(1 / period, rope); break;
+      case RopeType::kYarn: frequencies[i] = PublishedYarn(period, i, ramp, rope.factor); break;
+      case RopeType::kLongRope:
+        frequencies[i] = 1 / (static_cast<float>((long_sequence ? rope.long_factors : rope.short_factors)[i]) * period);
+        break;
+    }
+  }
+  return frequencies;
+}
+
 }  // namespace draftmill

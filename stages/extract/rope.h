@@ -45,4 +45,8 @@ YarnRamp YarnRampOf(const RopeConfig& rope);
 /// sequence of more than original_max_positions tokens.
 std::vector<double> InverseFrequencies(const RopeConfig& rope, bool long_sequence = false);
 
+/// The same as the published models compute them: in float32, operation by operation as transformers does. At position
+/// 30,000 the last bit of a frequency is a thousandth of a radian.
+std::vector<float> PublishedFrequencies(const RopeConfig& rope, bool long_sequence = false);
+
 }  // namespace draftmill

@@ -60,34 +60,57 @@ Result<TokenizedChunk> ReadRows(const std::string& path) {
 /// The output file while it is filled.
 struct Output {
   std::unique_ptr<WritableFile> file;
-  std::int64_t states_offset = 0;
+  safetensors::Header header;
   std::int64_t token_bytes = 0;
+  std::vector<std::uint8_t> sample_state;  ///< as in a shard: 0 good, 1 quarantined
 };
 
-Result<Output> OpenOutput(const std::string& path, const TokenizedChunk& chunk, const ModelDescription& model, bool float_states) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t width = layers * model.hidden_size;
-  std::string layer_list;
-  for (const std::int32_t layer : model.layers) layer_list += (layer_list.empty() ? "" : ",") + std::to_string(layer);
+safetensors::Metadata OutputMetadata(const Extractor& extractor, bool float_states) {
+  const ModelDescription& model = extractor.model();
+  json::Array layers;
+  for (const std::int32_t layer : model.layers) layers.emplace_back(std::int64_t{layer});
+  return {{"format", "draftmill.states"},
+          {"format_version", "1"},
+          {"model_fingerprint", model.model_fingerprint},
+          {"layers", json::Write(json::Value(layers))},
+          {"layer_index", "hf"},
+          {"num_layers", std::to_string(model.num_layers)},
+          {"final_norm", "pre"},
+          {"shift", "none"},
+          {"dtype", float_states ? "float32" : "bfloat16"},
+          {"codec", "none"},
+          {"numerics_environment", extractor.numerics_environment()}};
+}
+
+template <typename Value>
+Status WriteTensor(Output& output, const char* name, const std::vector<Value>& values) {
+  return output.file->WriteAt(output.header.Find(name)->offset, std::as_bytes(std::span(values)));
+}
+
+Result<Output> OpenOutput(const std::string& path, const TokenizedChunk& chunk, const Extractor& extractor, bool float_states) {
+  const auto layers = static_cast<std::int64_t>(extractor.model().layers.size());
+  const std::int64_t hidden = extractor.model().hidden_size;
   const std::vector<safetensors::TensorSpec> tensors = {
-      {"hidden_states", float_states ? safetensors::Dtype::kF32 : safetensors::Dtype::kBf16, {chunk.tokens(), layers, model.hidden_size}},
+      {"hidden_states", float_states ? safetensors::Dtype::kF32 : safetensors::Dtype::kBf16, {chunk.tokens(), layers, hidden}},
       {"cu_seqlens", safetensors::Dtype::kI64, {chunk.samples() + 1}},
-      {"input_ids", safetensors::Dtype::kI32, {chunk.tokens()}}};
-  DRAFTMILL_ASSIGN_OR_RETURN(const safetensors::BuiltHeader header,
-                             safetensors::BuildHeader(tensors, {{"layers", layer_list}, {"final_norm", "pre"},
-                                                                {"model_fingerprint", model.model_fingerprint}}, 4096));
-  Output output;
+      {"sample_id", safetensors::Dtype::kI64, {chunk.samples()}},
+      {"input_ids", safetensors::Dtype::kI32, {chunk.tokens()}},
+      {"sample_state", safetensors::Dtype::kU8, {chunk.samples()}}};
+  DRAFTMILL_ASSIGN_OR_RETURN(safetensors::BuiltHeader header,
+                             safetensors::BuildHeader(tensors, OutputMetadata(extractor, float_states), 4096));
+  Output output{nullptr, std::move(header.header), layers * hidden * (float_states ? 4 : 2),
+                std::vector<std::uint8_t>(static_cast<std::size_t>(chunk.samples()))};
   DRAFTMILL_ASSIGN_OR_RETURN(output.file, RealFileSystem().OpenForWriting(path, OpenMode::kCreate));
   DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(0, std::as_bytes(std::span(header.bytes))));
-  DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(header.header.Find("cu_seqlens")->offset, std::as_bytes(std::span(chunk.cu_seqlens))));
-  DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(header.header.Find("input_ids")->offset, std::as_bytes(std::span(chunk.input_ids))));
-  output.states_offset = header.header.Find("hidden_states")->offset;
-  output.token_bytes = width * (float_states ? 4 : 2);
+  DRAFTMILL_RETURN_IF_ERROR(WriteTensor(output, "cu_seqlens", chunk.cu_seqlens));
+  DRAFTMILL_RETURN_IF_ERROR(WriteTensor(output, "sample_id", chunk.sample_id));
+  DRAFTMILL_RETURN_IF_ERROR(WriteTensor(output, "input_ids", chunk.input_ids));
   return output;
 }
 
-/// Writes each sample of a batch at its row's place and counts the quarantined ones.
-Status WriteBatch(const BatchStates& states, const TokenizedChunk& chunk, const Output& output, std::int64_t& quarantined) {
+/// Writes each sample of a batch at its row's place.
+Status WriteBatch(const BatchStates& states, const TokenizedChunk& chunk, Output& output) {
+  const std::int64_t states_offset = output.header.Find("hidden_states")->offset;
   const std::span<const std::byte> bytes =
       states.float_states.empty() ? std::as_bytes(std::span(states.hidden_states)) : std::as_bytes(std::span(states.float_states));
   std::size_t begin = 0;
@@ -95,11 +118,19 @@ Status WriteBatch(const BatchStates& states, const TokenizedChunk& chunk, const 
     const auto sample = static_cast<std::size_t>(states.keys[i].sample_id);
     const std::int64_t first = chunk.cu_seqlens[sample];
     const auto count = static_cast<std::size_t>((chunk.cu_seqlens[sample + 1] - first) * output.token_bytes);
-    DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(output.states_offset + first * output.token_bytes, bytes.subspan(begin, count)));
+    DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(states_offset + first * output.token_bytes, bytes.subspan(begin, count)));
     begin += count;
-    quarantined += states.sample_state[i];
+    output.sample_state[sample] = states.sample_state[i];
   }
   return OkStatus();
+}
+
+Status Publish(Output& output, const std::string& partial, const std::string& path) {
+  DRAFTMILL_RETURN_IF_ERROR(WriteTensor(output, "sample_state", output.sample_state));
+  DRAFTMILL_RETURN_IF_ERROR(output.file->Sync());
+  DRAFTMILL_RETURN_IF_ERROR(output.file->Close());
+  DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().Rename(partial, path));
+  return RealFileSystem().SyncFolder(ParentPath(path));
 }
 
 Result<ChunkPlan> PlanRows(const StatesRequest& request, const TokenizedChunk& chunk, const ModelDescription& model) {
@@ -114,34 +145,49 @@ Result<ChunkPlan> PlanRows(const StatesRequest& request, const TokenizedChunk& c
 
 double Seconds(std::int64_t since_ns) { return static_cast<double>(RealClock().MonotonicNs() - since_ns) * 1e-9; }
 
-}  // namespace
-
-Result<StatesReport> ComputeStates(const StatesRequest& request, const std::function<bool()>& should_stop) {
-  StatesReport report;
-  DRAFTMILL_ASSIGN_OR_RETURN(const TokenizedChunk chunk, ReadRows(request.input_path));
-  const std::int64_t load_start = RealClock().MonotonicNs();
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<Extractor> extractor, Extractor::Create(request.options));
-  report.load_seconds = Seconds(load_start);
-  DRAFTMILL_ASSIGN_OR_RETURN(const ChunkPlan plan, PlanRows(request, chunk, extractor->model()));
-  const std::string partial = request.output_path + ".partial";
-  const bool float_states = request.options.dtype == "float32";
-  const std::int64_t start = RealClock().MonotonicNs();
-  DRAFTMILL_ASSIGN_OR_RETURN(const Output output, OpenOutput(partial, chunk, extractor->model(), float_states));
+/// Computes all rows into `output`.
+Status Fill(Extractor& extractor, const TokenizedChunk& chunk, const ChunkPlan& plan, const std::function<bool()>& should_stop, Output& output) {
   for (std::size_t block = 0; block < plan.blocks.size(); ++block) {
     BlockRequest work{&chunk, &plan, static_cast<std::int64_t>(block), {}};
     for (std::int64_t i = 0; i < plan.blocks[block].count; ++i) work.batches.push_back(plan.blocks[block].first + i);
-    DRAFTMILL_RETURN_IF_ERROR(extractor->ExtractBlock(
-        work, [&](BatchStates states) { return WriteBatch(states, chunk, output, report.quarantined); }, should_stop));
+    DRAFTMILL_RETURN_IF_ERROR(
+        extractor.ExtractBlock(work, [&](const BatchStates& states) { return WriteBatch(states, chunk, output); }, should_stop));
   }
-  DRAFTMILL_RETURN_IF_ERROR(output.file->Sync());
-  DRAFTMILL_RETURN_IF_ERROR(output.file->Close());
-  DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().Rename(partial, request.output_path));
-  DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().SyncFolder(ParentPath(request.output_path)));
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor, const std::function<bool()>& should_stop) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const TokenizedChunk chunk, ReadRows(request.input_path));
+  DRAFTMILL_ASSIGN_OR_RETURN(const ChunkPlan plan, PlanRows(request, chunk, extractor.model()));
+  const std::string partial = request.output_path + ".partial";
+  const std::int64_t start = RealClock().MonotonicNs();
+  DRAFTMILL_ASSIGN_OR_RETURN(Output output, OpenOutput(partial, chunk, extractor, request.options.dtype == "float32"));
+  Status status = Fill(extractor, chunk, plan, should_stop, output);
+  if (status.ok()) status = Publish(output, partial, request.output_path);
+  if (!status.ok()) {
+    const Status removed = RealFileSystem().Remove(partial);
+    return removed.ok() ? status : status.WithContext(partial + " is left over");
+  }
+  StatesReport report;
   report.extract_seconds = Seconds(start);
   report.rows = chunk.samples();
   report.tokens = chunk.tokens();
-  report.numerics_environment = extractor->numerics_environment();
-  report.weights_digest = extractor->weights_digest();
+  report.quarantined = std::count(output.sample_state.begin(), output.sample_state.end(), 1);
+  report.numerics_environment = extractor.numerics_environment();
+  report.weights_digest = extractor.weights_digest();
+  return report;
+}
+
+Result<StatesReport> ComputeStates(const StatesRequest& request, const std::function<bool()>& should_stop) {
+  // Rows that are wrong are found before the weights are read.
+  DRAFTMILL_RETURN_IF_ERROR(ReadRows(request.input_path).status());
+  const std::int64_t start = RealClock().MonotonicNs();
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<Extractor> extractor, Extractor::Create(request.options));
+  const double load_seconds = Seconds(start);
+  DRAFTMILL_ASSIGN_OR_RETURN(StatesReport report, ComputeStates(request, *extractor, should_stop));
+  report.load_seconds = load_seconds;
   return report;
 }
 

@@ -2,8 +2,8 @@
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(StatesReport report, ComputeStates(request, should_stop));
 //
-// The input is JSON lines {"input_ids": [...]}. The output is a safetensors file: hidden_states [T, L, H] (BF16 or F32),
-// input_ids I32 [T], cu_seqlens I64 [N+1]; rows in the order of the input, whatever batches they were computed in.
+// The input is JSON lines {"input_ids": [...]}. The output is laid out as a shard (docs/formats.md, "States of rows"):
+// hidden_states [T, L, H] in BF16 or F32, rows in the order of the input, whatever batches they were computed in.
 // Needs no torch itself; in builds without the engine it fails as Extractor::Create does.
 #pragma once
 
@@ -36,5 +36,7 @@ struct StatesReport {
 
 /// Computes and writes. The output appears whole or not at all.
 Result<StatesReport> ComputeStates(const StatesRequest& request, const std::function<bool()>& should_stop);
+/// The same with an extractor that stands ready; of the request's options only the dtype and the memory matter.
+Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor, const std::function<bool()>& should_stop);
 
 }  // namespace draftmill

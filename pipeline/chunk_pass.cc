@@ -298,7 +298,29 @@ Status ChunkPass::OpenShardFor(const ChunkWork& work, std::int64_t shard) {
   return OkStatus();
 }
 
+/// Says at once what would otherwise be found when the run has ended (self_check_step.h).
+void ChunkPass::WatchStates(const ChunkWork& work, const BatchStates& states) {
+  constexpr std::int64_t kFewestPositions = 64;
+  if (first_norms_.empty()) first_norms_ = states.check.mean_norms;
+  const std::int64_t slot = LayerOutsideBand(states.check.mean_norms, first_norms_);
+  if (slot >= 0 && !norms_reported_) {
+    norms_reported_ = true;
+    context_.monitor->Say(EventLevel::kWarning,
+                          fmt::format("chunk {}, batch {}: the mean norm of x_{} is {:.4g}, in the first batch it was {:.4g}",
+                                      work.ticket.chunk, states.batch, context_.convention->layers[static_cast<std::size_t>(slot)],
+                                      states.check.mean_norms[static_cast<std::size_t>(slot)], first_norms_[static_cast<std::size_t>(slot)]));
+  }
+  agreement_.Add(states.check.agreement);
+  if (agreement_reported_ || agreement_.positions < kFewestPositions || agreement_.as_stored > agreement_.BestWrong()) return;
+  agreement_reported_ = true;
+  context_.monitor->Say(EventLevel::kWarning,
+                        fmt::format("the model's head agrees with the text at {} of {} positions so far, and at {} in a wrong reading of the "
+                                    "states: stop and try `draftmill doctor model`, unless the model was never trained",
+                                    agreement_.as_stored, agreement_.positions, agreement_.BestWrong()));
+}
+
 Status ChunkPass::Write(const ChunkWork& work, const BatchStates& states) {
+  WatchStates(work, states);
   DRAFTMILL_RETURN_IF_ERROR(OpenShardFor(work, ShardOfBatch(work.plan, states.batch)));
   DRAFTMILL_ASSIGN_OR_RETURN(const WrittenBatch written, open_shard_->writer->WriteBatch(states));
   std::vector<Failure> failures;

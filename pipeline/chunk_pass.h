@@ -68,6 +68,7 @@ class ChunkPass {
   Result<bool> Adopt(const ChunkWork& work, std::int64_t shard);
   Status Extract(const ChunkWork& work, const std::function<Status(BatchStates)>& emit);
   Status Write(const ChunkWork& work, const BatchStates& states);
+  void WatchStates(const ChunkWork& work, const BatchStates& states);
   Status OpenShardFor(const ChunkWork& work, std::int64_t shard);
   Status PublishOpenShard(const ChunkWork& work);
   Status Finish(const ChunkWork& work);
@@ -79,7 +80,12 @@ class ChunkPass {
   const std::vector<ChunkRecord> chunks_;
   std::vector<std::unique_ptr<TokenizeStage::LocalState>> idle_states_;  ///< of tokenize, one per thread that ran it
   std::mutex idle_states_mutex_;
-  std::unique_ptr<OpenShard> open_shard_;  ///< the writer's thread alone
+  // The writer's thread alone.
+  std::unique_ptr<OpenShard> open_shard_;
+  std::vector<double> first_norms_;  ///< of this start's first batch, by kept layer
+  HeadAgreement agreement_;          ///< of this start's batches
+  bool norms_reported_ = false;
+  bool agreement_reported_ = false;
 };
 
 }  // namespace draftmill

@@ -20,6 +20,7 @@
 #include "pipeline/run_inputs.h"
 #include "pipeline/run_monitor.h"
 #include "pipeline/run_report.h"
+#include "pipeline/self_check_step.h"
 #include "pipeline/stage_changes.h"
 #include "pipeline/stop_signal.h"
 #include "pipeline/stored_facts.h"
@@ -451,6 +452,9 @@ Status PipelineRun::FinishStages() {
 Status PipelineRun::PublishManifest() {
   if (!did_work_ && files_.Exists(ManifestPath(work_))) return OkStatus();
   DRAFTMILL_ASSIGN_OR_RETURN(const Manifest manifest, MakeManifest(files_, work_, config_, inputs_, fingerprints_));
+  if (const json::Value* facts = manifest.facts.Find(kSelfCheckFact)) {
+    for (const std::string& warning : SelfCheckWarnings(*facts)) monitor_->Say(EventLevel::kWarning, warning);
+  }
   return WriteManifest(files_, work_, manifest);
 }
 

@@ -9,6 +9,7 @@
 
 #include "formats/corpus_chunk.h"
 #include "pipeline/run_spec.h"
+#include "pipeline/self_check_step.h"
 #include "pipeline/stored_facts.h"
 #include "pipeline/vocab_step.h"
 #include "state/state_reader.h"
@@ -180,7 +181,6 @@ Result<Manifest> MakeManifest(FileSystem& files, const std::string& work_folder,
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
   Manifest manifest;
-  manifest.facts = ManifestFacts(config, inputs, fingerprints, chunks);
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.vocab, VocabFiles(files, work_folder));
   for (const ChunkRecord& chunk : chunks) {
     DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, Hash128FromHex(chunk.corpus_digest));
@@ -196,6 +196,12 @@ Result<Manifest> MakeManifest(FileSystem& files, const std::string& work_folder,
                                  .quarantined = shard.quarantined});
     }
   }
+  manifest.facts = ManifestFacts(config, inputs, fingerprints, chunks);
+  std::vector<std::string> shards;
+  for (const auto& shard : manifest.shards) shards.push_back(shard.file.path);
+  DRAFTMILL_ASSIGN_OR_RETURN(json::Value self_check,
+                             CheckPublishedStates(files, work_folder, shards, inputs.extract.model_folder, inputs.model));
+  manifest.facts.Set(kSelfCheckFact, std::move(self_check));
   return manifest;
 }
 

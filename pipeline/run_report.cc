@@ -4,8 +4,10 @@
 
 #include <utility>
 
+#include "formats/manifest.h"
 #include "pipeline/exit_status.h"
 #include "pipeline/format_units.h"
+#include "pipeline/self_check_step.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -178,6 +180,32 @@ BadRowJudge MakeBadRowJudge(const std::vector<SourceRecord>& sources, const std:
   return {totals.rows, totals.rejected + totals.rows_without_sample, max_bad_fraction};
 }
 
+namespace {
+
+/// The self-check of a finished run, or null.
+json::Value SelfCheckOf(const ReportInput& input, FileSystem& files) {
+  if (!input.status.ok() || !files.Exists(ManifestPath(input.work_folder))) return nullptr;
+  const Result<Manifest> manifest = ReadManifest(files, input.work_folder);
+  const json::Value* facts = manifest.ok() ? manifest->facts.Find(kSelfCheckFact) : nullptr;
+  return facts == nullptr ? json::Value() : *facts;
+}
+
+std::string SelfCheckText(const json::Value& facts) {
+  std::string text;
+  const json::Value* agreement = facts.is_object() ? facts.Find("head_agreement") : nullptr;
+  if (agreement != nullptr && agreement->is_object()) {
+    text += fmt::format("  check    the head agrees with the text at {} of {} positions as stored; one early {}, one late {}, without norm {}, normed twice {}\n",
+                        agreement->Find("as_stored")->as_integer(), agreement->Find("positions")->as_integer(),
+                        agreement->Find("one_early")->as_integer(), agreement->Find("one_late")->as_integer(),
+                        agreement->Find("without_norm")->as_integer(), agreement->Find("normed_twice")->as_integer());
+  }
+  if (!facts.is_object()) return text;
+  for (const std::string& warning : SelfCheckWarnings(facts)) text += "  WARNING: " + warning + "\n";
+  return text;
+}
+
+}  // namespace
+
 RunReport MakeReport(const ReportInput& input, FileSystem& files) {
   RunReport report;
   report.exit_status = ExitStatusAfterStart(input.status);
@@ -191,7 +219,9 @@ RunReport MakeReport(const ReportInput& input, FileSystem& files) {
   }
   if (input.status.ok() && !totals->failures.empty()) report.exit_status = kRunWithQuarantine;
   report.facts = Facts(input, *totals, report.exit_status);
-  report.summary = input.status.ok() ? Summary(input, *totals) : FailureText(input, *totals, report.exit_status);
+  json::Value self_check = SelfCheckOf(input, files);
+  report.summary = input.status.ok() ? Summary(input, *totals) + SelfCheckText(self_check) : FailureText(input, *totals, report.exit_status);
+  report.facts.Set(kSelfCheckFact, std::move(self_check));
   return report;
 }
 

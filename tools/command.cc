@@ -56,6 +56,18 @@ int ReportFailure(const Status& status) {
   return ExitStatusOf(status);
 }
 
+int ReportModelFailure(const Status& status) {
+  const int exit_status = ReportFailure(status);
+  switch (status.code()) {
+    case StatusCode::kInvalidInput:
+    case StatusCode::kNotFound:
+    case StatusCode::kUnsupported:
+      return kExitNotStarted;
+    default:
+      return exit_status;
+  }
+}
+
 bool StandardOutputShowsColours() {
   const char* no_colour = std::getenv("NO_COLOR");
   if (no_colour != nullptr && *no_colour != '\0') return false;

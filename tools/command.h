@@ -55,6 +55,8 @@ void PrintJson(const json::Value& value);
 int PrintFacts(const Result<json::Value>& facts, bool as_json);
 /// "draftmill: <message>" to standard error; returns the exit status of the failure.
 int ReportFailure(const Status& status);
+/// The same for commands on a model folder: what is wrong with model or input was found before anything was started.
+int ReportModelFailure(const Status& status);
 
 /// Whether standard output is a terminal that shows colours (NO_COLOR unset).
 bool StandardOutputShowsColours();
@@ -64,7 +66,6 @@ std::string_view ProgramVersion();
 
 // Each adds its command; the callback sets `outcome`.
 void AddConfigCommand(CLI::App& app, CommandOutcome& outcome);
-void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVersionCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRerunCommand(CLI::App& app, CommandOutcome& outcome);
@@ -75,5 +76,7 @@ void AddWhyCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVerifyCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStopCommand(CLI::App& app, CommandOutcome& outcome);
 void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome);
+void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome);
+void AddStatesCommand(CLI::App& app, CommandOutcome& outcome);
 
 }  // namespace draftmill

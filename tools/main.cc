@@ -49,6 +49,7 @@ int Main(int argc, char** argv) {
   AddRerunCommand(app, outcome);
   AddWhyCommand(app, outcome);
 #endif
+  AddStatesCommand(app, outcome);
   AddConfigCommand(app, outcome);
   AddDoctorCommand(app, outcome);
   AddVersionCommand(app, outcome);

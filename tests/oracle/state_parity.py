@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real conversations through a real model: draftmill's states against transformers.
 
-    state_parity.py --compute-states build/stages/extract/compute_states --model models/smollm2-135m-instruct
+    state_parity.py --draftmill build/draftmill --model models/smollm2-135m-instruct
 
 For each captured layer, the per-token relative L2 error against transformers in float32, median and 99th percentile,
 must be at most 1.1 times that of transformers' own bfloat16 run on single sequences. A context that several conversations
@@ -50,7 +50,7 @@ def print_table(title, ours, theirs, layers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--compute-states", required=True)
+    parser.add_argument("--draftmill", required=True)
     parser.add_argument("--model", default="models/smollm2-135m-instruct")
     parser.add_argument("--conversations", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
@@ -65,7 +65,7 @@ def main():
         input_path = Path(folder, "rows.jsonl")
         input_path.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in samples))
         output = Path(folder, "states.safetensors")
-        report = subprocess.run([arguments.compute_states, "--model", arguments.model, "--input", input_path, "--output", output,
+        report = subprocess.run([arguments.draftmill, "states", "--model", arguments.model, "--input", input_path, "--output", output,
                                  "--threads", str(arguments.threads)], check=True, stdout=subprocess.PIPE, text=True).stdout
         print(report.strip())
         states = load_file(output)["hidden_states"]

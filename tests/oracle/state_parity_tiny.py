@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tiny random checkpoints, made by transformers: every x_k of draftmill against transformers.
+"""Tiny random checkpoints of every family, made by transformers: every x_k of draftmill against transformers.
 
-    state_parity_tiny.py --compute-states build/stages/extract/compute_states
+    state_parity_tiny.py --draftmill build/draftmill [--real-size] [MODEL...]
 
-For each model: in float32, all x_k within 1e-5 relative of transformers' float32 run; in bfloat16, the error against
-that float32 run at most 1.1 times the error of transformers' own bfloat16 run; packed rows against single rows within
-the same bound; threads 1, 2 and 4 and small blocks bit for bit alike. Exit: 0 all hold, 1 otherwise.
+For each model of tiny_models.py: in float32, all x_k within 1e-5 relative of transformers' float32 run; in bfloat16, the
+error against that float32 run at most 1.1 times the error of transformers' own bfloat16 run, for rows packed and alone;
+threads 1, 2 and 4 bit for bit alike. Exit: 0 all hold, 1 otherwise.
 """
 
 import argparse
@@ -19,57 +19,27 @@ import torch
 from safetensors.torch import load_file
 
 import states_oracle
+import tiny_models
 
-ROPE_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-               "original_max_position_embeddings": 32, "rope_theta": 10000.0}
-BASE = dict(hidden_size=64, intermediate_size=112, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
-            vocab_size=199, max_position_embeddings=1024, tie_word_embeddings=True)
+LENGTHS = [1, 2, 3, 17, 40, 128, 129, 300, 700, 1, 64]
 
 
-def models():
-    """Name, configuration and what is special about it."""
-    from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
-    yield "llama", LlamaConfig(**BASE)
-    yield "llama_no_grouping", LlamaConfig(**{**BASE, "num_key_value_heads": 4, "tie_word_embeddings": False})
-    yield "llama_one_kv_head_wide", LlamaConfig(**{**BASE, "num_key_value_heads": 1, "head_dim": 24})
-    yield "llama_biases", LlamaConfig(**BASE, attention_bias=True, mlp_bias=True)
-    yield "llama_rope_llama3", LlamaConfig(**BASE, rope_parameters=ROPE_LLAMA3)
-    yield "llama_rope_linear", LlamaConfig(**BASE, rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0})
-    yield "mistral_window", MistralConfig(**BASE, head_dim=32, sliding_window=17)
-    yield "qwen2", Qwen2Config(**BASE)
-    yield "qwen3", Qwen3Config(**BASE, head_dim=32)
-
-
-def make_checkpoint(folder, config):
-    from transformers import AutoModelForCausalLM
-    torch.manual_seed(5)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            scale = 0.3 if "norm" in name or name.endswith("bias") else 0.12
-            parameter.copy_(torch.randn_like(parameter) * scale + (1.0 if "norm" in name else 0.0))
-    # Weights that bfloat16 holds exactly: both precisions then run the same model.
-    model.to(torch.bfloat16).to(torch.float32).save_pretrained(folder)
-    return model.to(torch.bfloat16).to(torch.float32)
-
-
-def rows(vocabulary):
+def rows(vocabulary, lengths):
     generator = torch.Generator().manual_seed(9)
-    lengths = [1, 2, 3, 17, 40, 128, 129, 300, 700, 1, 64]
     return [torch.randint(0, vocabulary, (length,), generator=generator).tolist() for length in lengths]
 
 
 def run(program, folder, input_path, output, *arguments):
-    subprocess.run([program, "--model", folder, "--input", input_path, "--output", output, *map(str, arguments)], check=True,
+    subprocess.run([program, "states", "--model", folder, "--input", input_path, "--output", output, *map(str, arguments)], check=True,
                    stdout=subprocess.DEVNULL)
     return load_file(output)
 
 
-def check_model(program, name, config, folder):
+def check_model(program, name, config, folder, lengths):
     failures = []
-    make_checkpoint(folder, config)
+    tiny_models.make_checkpoint(folder, config)
     layers = list(range(config.num_hidden_layers + 1))
-    samples = rows(config.vocab_size)
+    samples = rows(config.vocab_size, lengths)
     input_path = folder / "rows.jsonl"
     input_path.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in samples))
     exact = states_oracle.reference_states(folder, samples, layers, torch.float32)
@@ -103,13 +73,21 @@ def check_model(program, name, config, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--compute-states", required=True)
+    parser.add_argument("--draftmill", required=True)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="names of tiny_models.MODELS; all without any")
+    parser.add_argument("--real-size", action="store_true", help="one layer each in published shapes instead of tiny models (10 GB of memory)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     good = True
-    for name, config in models():
+    known = tiny_models.REAL_SIZE if arguments.real_size else tiny_models.MODELS
+    for name in arguments.models or known:
         with tempfile.TemporaryDirectory(prefix="draftmill-parity-") as folder:
-            good &= check_model(arguments.compute_states, name, config, Path(folder))
+            lengths = [100, 28] if arguments.real_size else LENGTHS
+            try:
+                good &= check_model(arguments.draftmill, name, known[name](), Path(folder), lengths)
+            except subprocess.CalledProcessError as error:
+                print(f"{name}:\n  FAILED {error}", flush=True)
+                good = False
     return 0 if good else 1
 
 

@@ -3,9 +3,14 @@
 import torch
 
 
+# Families whose attention sdpa cannot compute: sinks, soft caps.
+EAGER = ("gpt_oss", "gemma2")
+
+
 def load(folder, dtype):
-    from transformers import AutoModelForCausalLM
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+    from transformers import AutoConfig, AutoModelForCausalLM
+    eager = AutoConfig.from_pretrained(folder).model_type in EAGER
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager" if eager else "sdpa").eval()
 
 
 def model_states(model, ids, layers, attention_mask=None):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs every benchmark program, then measures extraction beside the usual ways with transformers. Quiet
-# machine, please: timings of a busy one say nothing.
+# Builds and runs every benchmark program, then measures tokenizers beside the Python originals, text from end to end, and
+# extraction beside the usual ways with transformers. Quiet machine, please: timings of a busy one say nothing.
 #
 #   tools/bench.sh [GOOGLE BENCHMARK OPTION...]       e.g. tools/bench.sh --benchmark_filter=Hash
 set -euo pipefail
@@ -14,5 +14,9 @@ while read -r program; do
   echo "== ${program##*/}"
   "$program" "$@"
 done <build/benchmarks.txt
+echo "== tokenizers"
+.venv/bin/python tests/bench_tokenizers.py --program build/stages/tokenize/tokenizer/tokenizer_bench
+echo "== text"
+.venv/bin/python tests/bench_text.py
 echo "== extraction"
 .venv/bin/python tests/bench_extract.py

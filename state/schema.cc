@@ -34,6 +34,12 @@ Result<FileHead> ReadHead(FileSystem& files, const std::string& path) {
                   .is_wal = head[kWriteVersionOffset] == kWalVersion};
 }
 
+/// Opens and closes the file: only where no connection of this process can be open on it.
+bool StartsAsSqlite(FileSystem& files, const std::string& path) {
+  const Result<FileHead> head = ReadHead(files, path);
+  return !head.ok() || head->is_sqlite;
+}
+
 constexpr std::string_view kMoveAway =
     ". It was left as it is. Move it away and run again (shards that are whole and right are kept), or name another work "
     "folder with --work DIR";
@@ -43,9 +49,7 @@ Status NotOurs(const std::string& path, std::string_view what) {
 }
 
 Status Damaged(const std::string& path, const std::string& finding) {
-  return Corrupt(path + " is damaged (" + finding +
-                 "). The shards and the other files of the work folder are not touched by this. Move state.db away "
-                 "and run again: sources are read and tokenized again, and shards that are whole and right are kept");
+  return Corrupt(path + " is damaged (" + finding + std::string(sqlite::kDamagedAdvice));
 }
 
 /// Whose database it is. Version 0 of nobody is a file in which nothing was ever committed.
@@ -203,11 +207,16 @@ Status CloseForWriting(sqlite::Connection& connection) {
 }
 
 Result<sqlite::Connection> OpenForReading(FileSystem& files, const std::string& path) {
-  DRAFTMILL_ASSIGN_OR_RETURN(const FileHead head, ReadHead(files, path));
+  // Only SQLite may open the file here: the writer of this process holds locks on it, and closing any other descriptor of
+  // the file would drop them (POSIX locks belong to the process). Somebody else's connection could then remove the log.
   const Status nothing = NotFound("there is no run in " + ParentPath(path) + " yet (" + path + " is missing or empty)");
-  if (head.missing_or_empty) return nothing;
-  if (!head.is_sqlite) return NotOurs(path, "no SQLite database");
+  const Result<FileInfo> info = files.Stat(path);
+  if (!info.ok()) return info.status().code() == StatusCode::kNotFound ? nothing : info.status();
+  if (info->size_bytes == 0 && !info->is_folder) return nothing;
   Result<sqlite::Connection> connection = OpenReadable(files, path);
+  if (connection.status().code() == StatusCode::kCorrupt && !StartsAsSqlite(files, path)) {
+    return NotOurs(path, "no SQLite database");
+  }
   if (!connection.ok()) return Explain(connection.status(), path);
   const Result<std::int64_t> version = CheckOwner(*connection, path);
   if (!version.ok()) return Explain(version.status(), path);

@@ -1,7 +1,10 @@
 #include "state/store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -35,6 +38,31 @@ class StoreTest : public testing::Test {
 
   TemporaryFolder folder_;
 };
+
+/// Whether a process holds a lock on any byte of the file, asked from another process.
+bool IsLocked(const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    struct flock range{};
+    range.l_type = F_WRLCK;
+    range.l_whence = SEEK_SET;
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    _exit(fd >= 0 && ::fcntl(fd, F_GETLK, &range) == 0 && range.l_type != F_UNLCK ? 1 : 0);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+// POSIX locks belong to the process: closing any descriptor of the file drops them, and then somebody else's connection
+// could fold in and remove the log under a run that goes on writing to it.
+TEST_F(StoreTest, ReadingInTheSameProcessKeepsTheLocks) {
+  const auto state = Open();
+  ASSERT_TRUE(state->BeginRun({.host = "h", .pid = 1}).ok());
+  const std::string path = StateDatabasePath(folder_.path());
+  ASSERT_TRUE(IsLocked(path));
+  ASSERT_TRUE(Read().LastRun().ok());
+  EXPECT_TRUE(IsLocked(path));
+}
 
 TEST_F(StoreTest, NamesRunsForPeople) {
   const auto state = Open();

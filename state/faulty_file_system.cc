@@ -73,6 +73,8 @@ class FaultyFileSystem::FaultyWritableFile final : public WritableFile {
     DRAFTMILL_RETURN_IF_ERROR(CheckPower());
     DRAFTMILL_RETURN_IF_ERROR(owner_.JudgeChange("sync", path_).status);
     const std::lock_guard lock(owner_.mutex_);
+    DRAFTMILL_RETURN_IF_ERROR(owner_.CheckPower(path_, power_cuts_));
+    if (owner_.IsOmitted("sync", path_)) return OkStatus();
     // The file may have another name by now.
     for (const auto& [name, node] : owner_.names_) {
       if (node != node_) continue;
@@ -89,7 +91,7 @@ class FaultyFileSystem::FaultyWritableFile final : public WritableFile {
  private:
   Status CheckPower() const {
     const std::lock_guard lock(owner_.mutex_);
-    return owner_.power_cuts_ == power_cuts_ ? OkStatus() : IoError(path_ + ": injected: opened before a power cut");
+    return owner_.CheckPower(path_, power_cuts_);
   }
 
   FaultyFileSystem& owner_;
@@ -115,6 +117,26 @@ void FaultyFileSystem::ClearFaults() {
 void FaultyFileSystem::SetHook(Hook hook) {
   const std::lock_guard lock(mutex_);
   hook_ = std::move(hook);
+}
+
+void FaultyFileSystem::OmitSyncs(std::string point) {
+  const std::lock_guard lock(mutex_);
+  omitted_syncs_.push_back(std::move(point));
+}
+
+bool FaultyFileSystem::IsOmitted(std::string_view operation, const std::string& path) const {
+  const std::string point = PointName(operation, path);
+  return std::any_of(omitted_syncs_.begin(), omitted_syncs_.end(),
+                     [&](const std::string& omitted) { return point.starts_with(omitted); });
+}
+
+Status FaultyFileSystem::CheckPower(const std::string& path, std::uint64_t power_cuts) const {
+  return power_cuts_ == power_cuts ? OkStatus() : IoError(path + ": injected: begun before a power cut");
+}
+
+std::uint64_t FaultyFileSystem::power_cuts() const {
+  const std::lock_guard lock(mutex_);
+  return power_cuts_;
 }
 
 void FaultyFileSystem::SetFreeBytes(std::int64_t free_bytes) {
@@ -234,9 +256,11 @@ Result<std::unique_ptr<ReadableFile>> FaultyFileSystem::OpenForReading(const std
 }
 
 Result<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForWriting(const std::string& path, OpenMode mode) {
+  const std::uint64_t power = power_cuts();
   DRAFTMILL_RETURN_IF_ERROR(mode == OpenMode::kOpenExisting ? JudgeRead("open", path)
                                                             : JudgeChange("create", path).status);
   const std::lock_guard lock(mutex_);
+  DRAFTMILL_RETURN_IF_ERROR(CheckPower(path, power));
   if (base_.Exists(path)) DRAFTMILL_RETURN_IF_ERROR(Track(path));
   DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> base, base_.OpenForWriting(path, mode));
   std::shared_ptr<Node>& node = names_[path];
@@ -246,8 +270,10 @@ Result<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForWriting(const std
 }
 
 Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {
+  const std::uint64_t power = power_cuts();
   DRAFTMILL_RETURN_IF_ERROR(JudgeChange("rename", to).status);
   const std::lock_guard lock(mutex_);
+  DRAFTMILL_RETURN_IF_ERROR(CheckPower(to, power));
   if (const Result<FileInfo> info = base_.Stat(from); info.ok() && info->is_folder) return RenameFolder(from, to);
   DRAFTMILL_RETURN_IF_ERROR(Track(from));
   if (base_.Exists(to)) DRAFTMILL_RETURN_IF_ERROR(Track(to));
@@ -275,8 +301,10 @@ void FaultyFileSystem::MoveBelow(const std::string& from, const std::string& to,
 }
 
 Status FaultyFileSystem::Remove(const std::string& path) {
+  const std::uint64_t power = power_cuts();
   DRAFTMILL_RETURN_IF_ERROR(JudgeChange("remove", path).status);
   const std::lock_guard lock(mutex_);
+  DRAFTMILL_RETURN_IF_ERROR(CheckPower(path, power));
   if (base_.Exists(path)) DRAFTMILL_RETURN_IF_ERROR(Track(path));
   DRAFTMILL_RETURN_IF_ERROR(base_.Remove(path));
   names_.erase(path);
@@ -289,8 +317,10 @@ Status FaultyFileSystem::MakeFolder(const std::string& path) {
 }
 
 Status FaultyFileSystem::RemoveTree(const std::string& path) {
+  const std::uint64_t power = power_cuts();
   DRAFTMILL_RETURN_IF_ERROR(JudgeChange("remove_tree", path).status);
   const std::lock_guard lock(mutex_);
+  DRAFTMILL_RETURN_IF_ERROR(CheckPower(path, power));
   const Result<FileInfo> info = base_.Stat(path);
   if (info.ok()) DRAFTMILL_RETURN_IF_ERROR(info->is_folder ? TrackTree(path) : Track(path));
   DRAFTMILL_RETURN_IF_ERROR(base_.RemoveTree(path));
@@ -302,6 +332,7 @@ Status FaultyFileSystem::SyncFolder(const std::string& path) {
   DRAFTMILL_RETURN_IF_ERROR(JudgeChange("sync_folder", path).status);
   DRAFTMILL_RETURN_IF_ERROR(base_.SyncFolder(path));
   const std::lock_guard lock(mutex_);
+  if (IsOmitted("sync_folder", path)) return OkStatus();
   std::erase_if(unsynced_folder_renames_, [&](const FolderRename& rename) {
     if (ParentPath(rename.to) != path) return false;
     MoveBelow(rename.from, rename.to, durable_names_);

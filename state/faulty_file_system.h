@@ -61,6 +61,9 @@ class FaultyFileSystem final : public FileSystem {
   /// From now on this many bytes may be written (written again counts again), then the disk is full. Negative: no
   /// limit.
   void SetFreeBytes(std::int64_t free_bytes);
+  /// From now on a sync or folder sync whose point begins so does nothing and says it did: what a program would do that
+  /// forgot it.
+  void OmitSyncs(std::string point);
   /// The names of all changes so far, in order.
   std::vector<std::string> Points() const;
   /// Takes the disk back to what would be found after a power loss.
@@ -105,6 +108,11 @@ class FaultyFileSystem final : public FileSystem {
   /// Records the point, asks the hook, then the faults.
   Verdict JudgeChange(std::string_view operation, const std::string& path);
   Status JudgeRead(std::string_view operation, const std::string& path);
+  /// Whether this sync is one that OmitSyncs leaves out. Needs the lock.
+  bool IsOmitted(std::string_view operation, const std::string& path) const;
+  /// What was judged before a power cut must not reach the disk after it. Needs the lock.
+  Status CheckPower(const std::string& path, std::uint64_t power_cuts) const;
+  std::uint64_t power_cuts() const;
   /// How many of `bytes` the disk still takes; they are used up.
   std::int64_t TakeSpace(std::int64_t bytes);
   std::int64_t free_bytes() const;
@@ -123,6 +131,7 @@ class FaultyFileSystem final : public FileSystem {
   mutable std::mutex mutex_;
   Hook hook_;
   std::vector<Fault> faults_;
+  std::vector<std::string> omitted_syncs_;
   std::vector<std::string> points_;
   std::int64_t free_bytes_ = -1;
   std::uint64_t power_cuts_ = 0;

@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -145,6 +147,24 @@ int SyncFolderErrno(const std::string& path) {
   return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
+/// The network file systems that Linux tells by their number (statfs(2)); others count as local.
+std::string NetworkKind(const std::string& path) {
+  struct Kind {
+    std::uint32_t magic;
+    const char* name;
+  };
+  constexpr std::array kKinds = {Kind{0x6969, "NFS"},          Kind{0x517b, "SMB"},          Kind{0xff534d42, "CIFS"},
+                                 Kind{0xfe534d42, "SMB2"},     Kind{0x00c36400, "Ceph"},     Kind{0x0bd00bd0, "Lustre"},
+                                 Kind{0x5346414f, "AFS"},      Kind{0x01021997, "9P"},       Kind{0x47504653, "GPFS"},
+                                 Kind{0x19830326, "BeeGFS"},   Kind{0x7461636f, "OCFS2"},    Kind{0x01161970, "GFS2"}};
+  struct statfs info{};
+  if (RetryInterrupted([&] { return ::statfs(path.c_str(), &info); }) != 0) return "";
+  for (const Kind& kind : kKinds) {
+    if (static_cast<std::uint32_t>(info.f_type) == kind.magic) return kind.name;
+  }
+  return "";
+}
+
 FileInfo FromStat(std::string name, const struct stat& info) {
   return {.name = std::move(name),
           .size_bytes = info.st_size,
@@ -254,7 +274,7 @@ class PosixFileSystem final : public FileSystem {
       return ErrnoStatus(errno, Describe("ask for the free space of", path));
     }
     const auto bytes = [&](fsblkcnt_t blocks) { return static_cast<std::int64_t>(blocks * info.f_frsize); };
-    return DiskSpace{.free_bytes = bytes(info.f_bavail), .total_bytes = bytes(info.f_blocks)};
+    return DiskSpace{.free_bytes = bytes(info.f_bavail), .total_bytes = bytes(info.f_blocks), .network = NetworkKind(path)};
   }
 };
 

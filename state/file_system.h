@@ -37,6 +37,7 @@ struct FileInfo {
 struct DiskSpace {
   std::int64_t free_bytes = 0;  ///< that this user may still write
   std::int64_t total_bytes = 0;
+  std::string network{};  ///< the kind where it is a network file system, "NFS"; empty for a local one
 };
 
 /// A file open for reading.

@@ -33,20 +33,24 @@ StatusCode CodeOf(sqlite3* connection, int code) {
   }
 }
 
+/// The file of a connection; empty where it has none.
+std::string FileOf(sqlite3* connection) {
+  const char* file = connection != nullptr ? sqlite3_db_filename(connection, "main") : nullptr;
+  return file != nullptr ? file : "";
+}
+
 Status ErrorOf(sqlite3* connection, int code, std::string_view what) {
+  const StatusCode status = CodeOf(connection, code);
+  if (status == StatusCode::kCorrupt) {
+    const std::string file = FileOf(connection);
+    return Corrupt((file.empty() ? "state.db" : file) + " is damaged (" + sqlite3_errstr(code) + std::string(kDamagedAdvice));
+  }
   std::string message("SQLite: ");
   message += what;
   message += ": ";
   message += connection != nullptr ? sqlite3_errmsg(connection) : sqlite3_errstr(code);
-  if (CodeOf(connection, code) == StatusCode::kCorrupt) {
-    message += ". The database is damaged; the shards and other files of the work folder are not touched by this. Move "
-               "state.db away and run again: sources are read and tokenized again, and shards that are whole and right are kept";
-  }
-  const StatusCode status = CodeOf(connection, code);
   // Other messages get the path from whoever opened the file; this one may come from any statement of a run.
-  const bool names_file = status == StatusCode::kDiskFull && connection != nullptr;
-  const char* file = names_file ? sqlite3_db_filename(connection, "main") : nullptr;
-  if (file != nullptr && *file != '\0') message += std::string(": ") + file;
+  if (status == StatusCode::kDiskFull && !FileOf(connection).empty()) message += ": " + FileOf(connection);
   return {status, std::move(message)};
 }
 

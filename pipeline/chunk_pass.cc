@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -34,6 +35,27 @@ std::vector<WrittenBatch> RecordedBatches(const std::vector<BatchRecord>& batche
 
 std::int64_t CountSupervised(const TokenizedChunk& chunk) {
   return std::accumulate(chunk.loss_mask.begin(), chunk.loss_mask.end(), std::int64_t{0});
+}
+
+/// A sample whose states were refused, as a row of quarantine.
+Failure RefusedStates(const SampleKey& key) {
+  return {.stage = "extract",
+          .reason = "not_finite",
+          .message = "NaN or infinity in its hidden states, twice; they are zeroed and its mask is 0",
+          .place = {},
+          .key = key};
+}
+
+/// The samples of a batch that are among `quarantined`.
+std::vector<Failure> RefusedOfBatch(const ChunkWork& work, std::int64_t batch, const std::vector<SampleKey>& quarantined) {
+  std::vector<Failure> failures;
+  const PlanRange& range = work.plan.batches[static_cast<std::size_t>(batch)];
+  for (std::int64_t place = range.first; place < range.first + range.count; ++place) {
+    const auto sample = static_cast<std::size_t>(work.plan.order[static_cast<std::size_t>(place)]);
+    const SampleKey key{work.tokens.sample_id[sample], work.tokens.variant[sample]};
+    if (std::find(quarantined.begin(), quarantined.end(), key) != quarantined.end()) failures.push_back(RefusedStates(key));
+  }
+  return failures;
 }
 
 /// Conversations of which no sample came; `rows` conversations went in.
@@ -244,7 +266,12 @@ Result<bool> ChunkPass::Adopt(const ChunkWork& work, std::int64_t shard) {
   Result<PublishedShard> adopted = AdoptShard(*context_.files, context_.work_folder, SourceOf(work, shard));
   if (adopted.ok()) {
     for (const WrittenBatch& batch : adopted->batches) {
-      context_.state->PutWrittenBatch({.chunk = work.ticket.chunk, .batch = batch.batch, .digest = ToHex(batch.digest)});
+      const std::vector<Failure> failures = RefusedOfBatch(work, batch.batch, adopted->quarantined);
+      context_.state->PutWrittenBatch({.chunk = work.ticket.chunk,
+                                       .batch = batch.batch,
+                                       .digest = ToHex(batch.digest),
+                                       .quarantined = static_cast<std::int64_t>(failures.size()),
+                                       .failures = FailureRecords(failures, work.ticket.chunk)});
     }
     DRAFTMILL_RETURN_IF_ERROR(RecordPublished(work, shard, *adopted));
     context_.monitor->Say(EventLevel::kInfo, fmt::format("{}: found whole and right, kept", ShardPath(work.ticket.chunk, shard)));
@@ -326,11 +353,7 @@ Status ChunkPass::Write(const ChunkWork& work, const BatchStates& states) {
   std::vector<Failure> failures;
   for (std::size_t i = 0; i < states.sample_state.size(); ++i) {
     if (states.sample_state[i] == 0) continue;
-    failures.push_back({.stage = "extract",
-                        .reason = "not_finite",
-                        .message = "NaN or infinity in its hidden states, twice; they are zeroed and its mask is 0",
-                        .place = {},
-                        .key = states.keys[i]});
+    failures.push_back(RefusedStates(states.keys[i]));
   }
   const auto tokens = work.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
   context_.state->PutWrittenBatch({.chunk = states.chunk,

@@ -9,8 +9,10 @@
 #include "formats/corpus_chunk.h"
 #include "formats/manifest.h"
 #include "formats/shard_reader.h"
+#include "pipeline/recorded_files.h"
 #include "stages/ingest/ingested_rows.h"
 #include "stages/vocab_map/vocab_files.h"
+#include "state/fingerprint.h"
 
 namespace draftmill {
 namespace {
@@ -33,11 +35,14 @@ class Verifier {
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state_.Chunks());
     for (const ChunkRecord& chunk : chunks) {
       if (options_.should_stop && options_.should_stop()) return Cancelled("verify was stopped; nothing was changed");
+      is_deep_ = options_.deep && chunk.chunk >= options_.first_deep_chunk;
       CheckIngested(chunk);
       CheckCorpus(chunk);
       DRAFTMILL_RETURN_IF_ERROR(CheckShards(chunk));
+      if (is_deep_ && options_.on_chunk) options_.on_chunk(chunk.chunk + 1, report_);
     }
     CompareFrequencies();
+    DRAFTMILL_RETURN_IF_ERROR(CheckRecordedFiles());
     CheckManifest();
     FindUnknownFiles();
     return std::move(report_);
@@ -67,6 +72,7 @@ class Verifier {
     all_done_ = !stages.empty();
     for (const StageRecord& stage : stages) {
       all_done_ = all_done_ && stage.state == StageState::kDone;
+      if (stage.stage == "ingest") ingest_is_done_ = stage.state == StageState::kDone;
       if (stage.stage == "vocab_map") vocab_is_done_ = stage.state == StageState::kDone;
     }
     return OkStatus();
@@ -78,7 +84,7 @@ class Verifier {
     const std::string file = IngestedChunkPath(".", number).substr(2);
     VerifyFault fault{.target = VerifyTarget::kIngestedChunk, .file = file, .chunk = chunk.chunk};
     fault.message = SizeFault(file, chunk.bytes);
-    if (fault.message.empty() && options_.deep) {
+    if (fault.message.empty() && is_deep_) {
       const Result<Hash128> digest = Hash128FromHex(chunk.ingested_digest);
       const Status status =
           digest.ok() ? ReadIngestedChunk(files_, work_folder_, number, *digest).status() : digest.status();
@@ -93,7 +99,7 @@ class Verifier {
     expected_[file] = {chunk.corpus_bytes, chunk.corpus_digest};
     VerifyFault fault{.target = VerifyTarget::kCorpusChunk, .file = file, .chunk = chunk.chunk};
     fault.message = SizeFault(file, chunk.corpus_bytes);
-    if (fault.message.empty()) fault.message = options_.deep ? CorpusBytesFault(chunk) : CorpusHeaderFault(chunk);
+    if (fault.message.empty()) fault.message = is_deep_ ? CorpusBytesFault(chunk) : CorpusHeaderFault(chunk);
     if (!fault.message.empty()) {
       Fault(std::move(fault));
       frequencies_.reset();  // the counts of this chunk are not known
@@ -175,7 +181,7 @@ class Verifier {
     }
     fault.message = ShardRowsFault(*reader, chunk, shard, samples);
     if (!fault.message.empty()) return Fault(std::move(fault));
-    if (options_.deep) CheckShardBytes(*reader, shard, batches, std::move(fault));
+    if (is_deep_) CheckShardBytes(*reader, shard, batches, std::move(fault));
   }
 
   /// Where header and side tensors contradict the rows.
@@ -272,8 +278,9 @@ class Verifier {
            .message = missing ? "a file of the folder is missing: " + map.status().message() : map.status().message()});
     }
     token_freq_ = map->token_freq;
-    if (options_.deep) frequencies_.emplace(token_freq_.size(), 0);
-    for (const char* name : {"vocab/d2t.npy", "vocab/report.json", "vocab/t2d.npy", "vocab/token_freq.npy"}) {
+    // The counts can be compared only where all chunks are read.
+    if (options_.deep && options_.first_deep_chunk == 0) frequencies_.emplace(token_freq_.size(), 0);
+    for (const char* name : kVocabFiles) {
       const Result<PublishedFile> file = DigestFile(files_, work_folder_, name);
       if (!file.ok()) continue;  // a folder without a map lacks two of them
       Looked(file->bytes);
@@ -287,6 +294,42 @@ class Verifier {
     Fault({.target = VerifyTarget::kVocab,
            .file = "vocab/token_freq.npy",
            .message = "its counts are not those of the supervised tokens in corpus/"});
+  }
+
+  /// The small files whose digests stand among the facts, where what they say is final.
+  Status CheckRecordedFiles() {
+    DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement facts,
+                               state_.connection().Prepare("SELECT name, value FROM facts WHERE name GLOB 'digest.*' "
+                                                           "AND value <> '' ORDER BY name"));
+    for (;;) {
+      DRAFTMILL_ASSIGN_OR_RETURN(const bool found, facts.Step());
+      if (!found) return OkStatus();
+      const std::string file = facts.Text(0).substr(kFactDigestPrefix.size());
+      const std::optional<VerifyTarget> target = TargetOf(file);
+      if (target) CheckRecordedFile(file, *target, facts.Text(1));
+    }
+  }
+
+  /// What a recorded file belongs to; nothing where a run has not come to its end yet.
+  std::optional<VerifyTarget> TargetOf(const std::string& file) const {
+    if (file.starts_with("ingested/")) return ingest_is_done_ ? std::optional(VerifyTarget::kIngested) : std::nullopt;
+    if (file.starts_with("vocab/")) return vocab_is_done_ ? std::optional(VerifyTarget::kVocab) : std::nullopt;
+    if (file == "manifest.json") return std::nullopt;  // CheckManifest has more to say
+    return all_done_ ? std::optional(VerifyTarget::kRunFile) : std::nullopt;
+  }
+
+  void CheckRecordedFile(const std::string& file, VerifyTarget target, const std::string& digest) {
+    VerifyFault fault{.target = target, .file = file};
+    const Result<PublishedFile> found = DigestFile(files_, work_folder_, file);
+    if (found.ok()) Looked(found->bytes);
+    if (found.status().code() == StatusCode::kNotFound) {
+      fault.message = "the file is missing";
+    } else if (!found.ok()) {
+      fault.message = found.status().message();
+    } else if (ToHex(found->digest) != digest) {
+      fault.message = "its digest is " + ToHex(found->digest) + ", recorded is " + digest;
+    }
+    if (!fault.message.empty()) Fault(std::move(fault));
   }
 
   void CheckManifest() {
@@ -303,6 +346,11 @@ class Verifier {
     }
     Looked(static_cast<std::int64_t>(ManifestText(*manifest).size()));
     fault.message = ManifestFault(*manifest);
+    const Result<std::optional<std::string>> digest = state_.Fact(std::string(kFactDigestPrefix) + fault.file);
+    const Result<PublishedFile> file = DigestFile(files_, work_folder_, fault.file);
+    if (fault.message.empty() && digest.ok() && *digest && file.ok() && ToHex(file->digest) != **digest) {
+      fault.message = "its digest is " + ToHex(file->digest) + ", recorded is " + **digest;
+    }
     if (!fault.message.empty()) Fault(std::move(fault));
   }
 
@@ -322,6 +370,12 @@ class Verifier {
   }
 
   void FindUnknownFiles() {
+    for (const char* name : {"ingested.partial", "vocab.partial", "vocab.old", "manifest.json.partial", "run.json.partial",
+                             "pipeline.yaml.partial"}) {
+      if (files_.Exists(JoinPath(work_folder_, name))) {
+        report_.notes.push_back(std::string(name) + ": left by a run that was interrupted; the next run clears it away");
+      }
+    }
     ListUnknown("corpus");
     const Result<std::vector<FileInfo>> folders = files_.List(JoinPath(work_folder_, "shards"));
     if (!folders.ok()) return;
@@ -346,7 +400,9 @@ class Verifier {
   const std::string work_folder_;
   const VerifyOptions& options_;
   VerifyReport report_;
+  bool is_deep_ = false;  ///< the chunk that is looked at
   bool all_done_ = false;
+  bool ingest_is_done_ = false;
   bool vocab_is_done_ = false;
   std::vector<std::int64_t> token_freq_;
   std::optional<std::vector<std::int64_t>> frequencies_;  ///< of the corpus, while all of it is known
@@ -370,6 +426,10 @@ std::string_view VerifyTargetName(VerifyTarget target) {
       return "vocabulary map";
     case VerifyTarget::kManifest:
       return "manifest";
+    case VerifyTarget::kIngested:
+      return "ingested rows";
+    case VerifyTarget::kRunFile:
+      return "description of the run";
   }
   return "file";
 }
@@ -383,6 +443,7 @@ Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter
   if (report.ok()) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files, work_folder));
   for (const VerifyFault& fault : report.faults) {
+    if (!fault.no_repair.empty()) continue;
     switch (fault.target) {
       case VerifyTarget::kIngestedChunk:
         state.MarkIngestedDamaged(fault.chunk);
@@ -399,15 +460,45 @@ Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter
       case VerifyTarget::kVocab:
         state.SetStageState("vocab_map", StageState::kStale);
         break;
+      case VerifyTarget::kIngested:
+        state.SetStageState("ingest", StageState::kStale);
+        break;
       case VerifyTarget::kManifest:
-        break;  // it is gone, so the next run writes it
+      case VerifyTarget::kRunFile:
+        break;  // the next run writes what is not as it should be
     }
   }
   return state.Flush();
 }
 
+Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder, VerifyReport& report) {
+  const auto is_of_ingest = [](const VerifyFault& fault) {
+    return fault.target == VerifyTarget::kIngested || fault.target == VerifyTarget::kIngestedChunk;
+  };
+  if (std::none_of(report.faults.begin(), report.faults.end(), is_of_ingest)) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SourceRecord> sources, state.Sources());
+  std::string reason;
+  for (const SourceRecord& source : sources) {
+    const std::string path = source.path.starts_with('/') ? source.path : JoinPath(config_folder, source.path);
+    const Result<FileDigest> found = HashFile(files, path);
+    if (found.ok() && ToHex(found->hash) == source.content_hash) continue;
+    reason = found.ok() ? "its source " + path + " has another content now" : found.status().message();
+    break;
+  }
+  for (VerifyFault& fault : report.faults) {
+    if (is_of_ingest(fault)) fault.no_repair = reason;
+  }
+  return OkStatus();
+}
+
 std::string VerifyAdvice(const VerifyReport& report, const std::string& target) {
   if (report.ok()) return {};
+  for (const VerifyFault& fault : report.faults) {
+    if (fault.no_repair.empty()) continue;
+    return fault.file + " cannot be made again: " + fault.no_repair +
+           ". What was made of it stands and stays usable. Put the source back as it was, or restore the file from a backup, "
+           "then verify again" + (report.faults.size() > 1 ? "; other faults are listed above" : "");
+  }
   const std::string run = "`draftmill run " + target + "`";
   const std::string mark = "Everything else is as it was recorded. `draftmill verify " + target +
                            " --repair` marks what is damaged as work, then " + run + " makes it again.";
@@ -423,6 +514,7 @@ json::Value VerifyReportJson(const VerifyReport& report) {
     json::Array batches;
     for (const std::int64_t batch : fault.batches) batches.emplace_back(batch);
     if (!batches.empty()) object.emplace_back("batches", std::move(batches));
+    if (!fault.no_repair.empty()) object.emplace_back("no_repair", fault.no_repair);
     faults.emplace_back(std::move(object));
   }
   json::Array notes;

@@ -32,6 +32,8 @@ enum class VerifyTarget : std::uint8_t {
   kShard,          ///< a whole shard
   kVocab,          ///< the vocabulary folder: vocab_map
   kManifest,       ///< manifest.json: written anew by the next run
+  kIngested,       ///< what ingest notes of all its rows: ingest
+  kRunFile,        ///< run.json or pipeline.yaml: written anew by the next run
 };
 std::string_view VerifyTargetName(VerifyTarget target);
 
@@ -43,6 +45,7 @@ struct VerifyFault {
   std::int64_t chunk = -1;
   std::int64_t shard = -1;
   std::vector<std::int64_t> batches{};  ///< for kBatches: indices in the chunk's plan
+  std::string no_repair{};              ///< why nothing can make it again; it is then named, not marked
 };
 
 struct VerifyReport {
@@ -58,12 +61,19 @@ struct VerifyReport {
 
 struct VerifyOptions {
   bool deep = false;
+  std::int64_t first_deep_chunk = 0;  ///< chunks before it were read already: only their plain checks are made
+  /// Told after each chunk that was read: the next one, and what was found so far.
+  std::function<void(std::int64_t next_chunk, const VerifyReport& so_far)> on_chunk{};
   std::function<bool()> should_stop{};                                        ///< asked between files
   std::function<void(std::int64_t files, std::int64_t bytes)> on_progress{};  ///< told after each file
 };
 
 Result<VerifyReport> VerifyWork(FileSystem& files, StateReader& state, const std::string& work_folder,
                                 const VerifyOptions& options);
+
+/// Notes in faults of ingested rows that their sources are not there any more, or are others: only the sources could
+/// make them again. Paths of sources are relative to `config_folder`.
+Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder, VerifyReport& report);
 
 /// Turns the faults into work for the next run: the manifest is removed durably, then rows are marked. Files stay where
 /// they are. Returns when it is durable. The caller holds the run lock.

@@ -6,6 +6,7 @@
 #include "formats/corpus_chunk.h"
 #include "formats/manifest.h"
 #include "formats/shard_example.h"
+#include "pipeline/verify_progress.h"
 #include "stages/ingest/ingested_rows.h"
 #include "stages/vocab_map/vocab_files.h"
 #include "stages/write/shard_writer.h"
@@ -269,6 +270,48 @@ TEST_F(VerifyTest, StopsWhenAsked) {
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(VerifyWork(files_, *state, work_, {.should_stop = [] { return true; }}).status().code(),
             StatusCode::kCancelled);
+}
+
+TEST_F(VerifyTest, AnInterruptedCheckIsContinued) {
+  VerifyReport found;
+  {
+    VerifyProgress progress(files_, RealClock(), work_);
+    EXPECT_EQ(progress.first_chunk(), 0);
+    progress.Note(7, found);
+    progress.Keep();
+  }
+  EXPECT_EQ(VerifyProgress(files_, RealClock(), work_).first_chunk(), 7);
+  found.faults.push_back({.chunk = 2});
+  {
+    VerifyProgress progress(files_, RealClock(), work_);
+    progress.Note(9, found);
+    progress.Keep();
+  }
+  EXPECT_EQ(VerifyProgress(files_, RealClock(), work_).first_chunk(), 2);
+  VerifyProgress(files_, RealClock(), work_).Finish();
+  EXPECT_EQ(VerifyProgress(files_, RealClock(), work_).first_chunk(), 0);
+}
+
+TEST_F(VerifyTest, AChangedDatabaseBeginsTheCheckAnew) {
+  {
+    VerifyProgress progress(files_, RealClock(), work_);
+    progress.Note(7, {});
+    progress.Keep();
+  }
+  Result<std::unique_ptr<StateWriter>> state = StateWriter::Open(work_, {});
+  ASSERT_TRUE(state.ok());
+  (*state)->SetFact("a", "b");
+  ASSERT_TRUE((*state)->Close().ok());
+  EXPECT_EQ(VerifyProgress(files_, RealClock(), work_).first_chunk(), 0);
+}
+
+// What was read already is looked at plainly, the rest to the last byte.
+TEST_F(VerifyTest, BytesBeforeTheFirstDeepChunkAreNotReadAgain) {
+  Result<StateReader> state = StateReader::Open(work_);
+  ASSERT_TRUE(state.ok());
+  Damage(shard_file_, kStatesAlignment + 5 * 16 + 3);
+  EXPECT_FALSE(VerifyWork(files_, *state, work_, {.deep = true})->ok());
+  EXPECT_TRUE(VerifyWork(files_, *state, work_, {.deep = true, .first_deep_chunk = 1})->ok());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "pipeline/recorded_files.h"
 #include "pipeline/stored_facts.h"
 #include "stages/vocab_map/vocab_files.h"
 #include "state/state_reader.h"
@@ -43,8 +44,11 @@ Status RunVocabStep(const VocabStepInput& input, FileSystem& files, const std::s
   for (const SourceRecord& source : *input.sources) request.source_names.push_back(source.path);
   request.corpus_digest = input.corpus_digest;
   DRAFTMILL_ASSIGN_OR_RETURN(const VocabMap map, BuildVocabMap(*input.counter, request));
+  // While it is exchanged the folder is not what the database says of it.
+  DRAFTMILL_RETURN_IF_ERROR(state.Wait(state.SetStageState("vocab_map", StageState::kRunning)));
   const Result<std::vector<PublishedFile>> written = WriteVocab(files, work_folder, map);
   if (!written.ok()) return written.status();
+  for (const char* name : kVocabFiles) DRAFTMILL_RETURN_IF_ERROR(RecordFile(files, work_folder, name, state));
   state.SetFact(std::string(kFactVocabCorpus), input.corpus_digest);
   return state.Wait(state.SetStageState("vocab_map", StageState::kDone));
 }

@@ -4,11 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "pipeline/facts_text.h"
 #include "pipeline/progress.h"
 #include "pipeline/stop_signal.h"
 #include "pipeline/verify.h"
+#include "pipeline/verify_progress.h"
 #include "state/file_system.h"
 #include "state/run_lock.h"
 #include "state/schema.h"
@@ -24,6 +28,14 @@ struct CheckOptions : TargetOptions {
   bool repair = false;
 };
 
+/// Of all files that have a row.
+Result<std::int64_t> BytesOfFiles(StateReader& state) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
+  std::int64_t bytes = 0;
+  for (const ChunkRecord& chunk : chunks) bytes += chunk.bytes + chunk.corpus_bytes + chunk.published_bytes;
+  return bytes;
+}
+
 Result<VerifyReport> Check(const CheckOptions& options, const std::string& work_folder) {
   auto state = StateReader::Open(work_folder);
   if (!state.ok() && state.status().code() == StatusCode::kNotFound) {
@@ -32,12 +44,29 @@ Result<VerifyReport> Check(const CheckOptions& options, const std::string& work_
   if (!state.ok()) return state.status();
   const auto progress = MakeProgress(STDERR_FILENO, RealClock());
   const StopSignal signals;
-  return VerifyWork(RealFileSystem(), *state, work_folder,
-                    {.deep = options.deep || options.repair,
-                     .should_stop = StopSignal::Requested,
-                     .on_progress = [&](std::int64_t files, std::int64_t bytes) {
-                       progress->Update({.stage = "verify", .unit = "files", .done = files, .bytes = bytes});
-                     }});
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t total, BytesOfFiles(*state));
+  const bool deep = options.deep || options.repair;
+  VerifyProgress so_far(RealFileSystem(), RealClock(), work_folder);
+  if (deep && so_far.first_chunk() > 0) {
+    progress->Line("going on with chunk " + std::to_string(so_far.first_chunk()) + ", where an earlier check was interrupted");
+  }
+  Result<VerifyReport> checked =
+      VerifyWork(RealFileSystem(), *state, work_folder,
+                 {.deep = deep,
+                  .first_deep_chunk = so_far.first_chunk(),
+                  .on_chunk = [&](std::int64_t next, const VerifyReport& found) { so_far.Note(next, found); },
+                  .should_stop = StopSignal::Requested,
+                  .on_progress = [&](std::int64_t, std::int64_t bytes) {
+                    progress->Update({.stage = "verify", .unit = "bytes", .done = bytes, .total = total, .bytes = bytes});
+                  }});
+  if (deep && checked.ok()) so_far.Finish();
+  if (deep && !checked.ok()) so_far.Keep();
+  if (!checked.ok()) return checked.status();
+  VerifyReport report = std::move(checked).value();
+  const auto config = LoadTarget(RealFileSystem(), options.target, options.overrides());
+  DRAFTMILL_RETURN_IF_ERROR(
+      CheckSourcesOfFaults(RealFileSystem(), *state, config.ok() ? config->base_folder() : work_folder, report));
+  return report;
 }
 
 Status Repair(const std::string& work_folder, const VerifyReport& report) {

@@ -9,6 +9,7 @@
 // Errors: kIo, kDiskFull; kCorrupt from reading. One thread at a time.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@
 #include "state/file_system.h"
 
 namespace draftmill {
+
+/// All that may lie in the folder, by their paths in the work folder. A folder without a map lacks two of them.
+inline constexpr std::array<const char*, 4> kVocabFiles = {"vocab/d2t.npy", "vocab/report.json", "vocab/t2d.npy",
+                                                           "vocab/token_freq.npy"};
 
 /// Publishes d2t.npy, t2d.npy (where there is a map), token_freq.npy and report.json. Returns them in the order of
 /// their names, with paths relative to the work folder.

@@ -175,18 +175,22 @@ Status RefuseFile(std::vector<yaml::Problem> problems, const std::string& path) 
   return InvalidConfig(message);
 }
 
-/// The folder that the paths of a work folder's own copy are relative to.
-Result<std::string> BaseFolderOfCopy(FileSystem& files, const std::string& work_folder) {
+/// The folders that the paths of a work folder's own copy may be relative to, the likeliest first.
+Result<std::vector<std::string>> BaseFoldersOfCopy(FileSystem& files, const std::string& work_folder) {
   const std::string path = JoinPath(work_folder, kRunFactsName);
-  if (!files.Exists(path)) return work_folder;
+  if (!files.Exists(path)) return std::vector{work_folder};
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, files.ReadAll(path, std::int64_t{64} << 20));
   auto facts = json::Parse(text);
   if (!facts.ok())
     return Corrupt(path + " is no JSON: " + facts.status().message() +
                    ". Name the pipeline file instead of the work folder");
-  const json::Value* folder = facts->Find(kConfigFolderKey);
-  if (folder == nullptr || !folder->is_string()) return work_folder;
-  return ResolvePath(work_folder, folder->as_string());
+  std::vector<std::string> folders;
+  for (const std::string_view key : {kConfigFolderKey, kConfigFolderWasKey}) {
+    const json::Value* folder = facts->Find(key);
+    if (folder != nullptr && folder->is_string()) folders.push_back(ResolvePath(work_folder, folder->as_string()));
+  }
+  if (folders.empty()) folders.push_back(work_folder);
+  return folders;
 }
 
 Result<bool> IsFolder(FileSystem& files, const std::string& target) {
@@ -273,6 +277,11 @@ std::string Config::ConfigFolderFromWork() const {
   return relative.empty() ? base.string() : relative.string();
 }
 
+std::string Config::AbsoluteConfigFolder() const {
+  std::error_code ignored;
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(base_folder_, ignored), ignored).string();
+}
+
 Result<Config> LoadConfig(FileSystem& files, const std::string& path, const ConfigOverrides& overrides) {
   auto text = files.ReadAll(path, static_cast<std::int64_t>(yaml::kMaxDocumentBytes));
   if (!text.ok())
@@ -291,10 +300,15 @@ Result<Config> LoadTarget(FileSystem& files, const std::string& target, const Co
   auto text = files.ReadAll(copy, static_cast<std::int64_t>(yaml::kMaxDocumentBytes));
   if (!text.ok())
     return InvalidConfig("the run's copy of the pipeline file is not readable: " + text.status().message());
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::string base_folder, BaseFolderOfCopy(files, target));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::string> base_folders, BaseFoldersOfCopy(files, target));
   ConfigOverrides in_place = overrides;
   if (!in_place.work_folder) in_place.work_folder = target;
-  return Config::Parse(std::move(text).value(), {.path = copy, .base_folder = base_folder}, in_place);
+  Result<Config> likeliest = Config::Parse(*text, {.path = copy, .base_folder = base_folders.front()}, in_place);
+  for (const std::string& base_folder : base_folders) {
+    Result<Config> config = Config::Parse(*text, {.path = copy, .base_folder = base_folder}, in_place);
+    if (config.ok() && files.Exists(config->section("model").Text("path"))) return config;
+  }
+  return likeliest;
 }
 
 Result<std::string> WorkFolderOfTarget(FileSystem& files, const std::string& target, const ConfigOverrides& overrides) {

@@ -9,8 +9,9 @@
 //
 // Paths in the file are relative to the folder that the file lies in; in a Config they are usable from the current
 // folder. The work folder keeps the file's bytes as its own `pipeline.yaml`; the folder that its paths are relative to
-// stands in `run.json` as `config_folder`, itself relative to the work folder, so that both may be moved together.
-// Where `run.json` names none, paths of the copy are taken from the work folder.
+// stands in `run.json` as `config_folder`, itself relative to the work folder, so that both may be moved together. Where
+// the model is not found from there, because the work folder was moved alone, the folder's place at the last run
+// (`config_folder_was`) counts. Where `run.json` names none, paths of the copy are taken from the work folder.
 //
 // A Config does not change after loading and may be read from any thread.
 #pragma once
@@ -34,6 +35,7 @@ inline constexpr std::string_view kPipelineCopyName = "pipeline.yaml";
 /// The file of the work folder that names the folder which the copy's paths are relative to, and the key that does.
 inline constexpr std::string_view kRunFactsName = "run.json";
 inline constexpr std::string_view kConfigFolderKey = "config_folder";
+inline constexpr std::string_view kConfigFolderWasKey = "config_folder_was";
 
 /// Values of the command line that take the place of the file's.
 struct ConfigOverrides {
@@ -73,6 +75,8 @@ class Config {
 
   /// base_folder as the work folder sees it, for run.json's `config_folder`.
   std::string ConfigFolderFromWork() const;
+  /// base_folder without symbolic links and from the root, for run.json's `config_folder_was`.
+  std::string AbsoluteConfigFolder() const;
 
  private:
   std::string path_;

@@ -12,7 +12,10 @@ inline constexpr int kRunWithQuarantine = 3;    ///< complete, but some samples 
 inline constexpr int kRunAgain = 75;            ///< stopped on request, full disk, lost device: run again to continue
 
 /// For a failure before anything was started.
-inline int ExitStatusBeforeStart(const Status& status) { return status.ok() ? kRunComplete : kRunNotStarted; }
+inline int ExitStatusBeforeStart(const Status& status) {
+  if (status.code() == StatusCode::kCancelled) return kRunAgain;
+  return status.ok() ? kRunComplete : kRunNotStarted;
+}
 
 /// For a failure after the start.
 inline int ExitStatusAfterStart(const Status& status) {

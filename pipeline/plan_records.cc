@@ -107,8 +107,8 @@ Result<PlanParameters> PlanParametersFromBytes(std::span<const std::uint8_t> sto
       read("shard_bytes", parameters.shard_bytes) && read("bytes_per_token", parameters.bytes_per_token)) {
     return parameters;
   }
-  return Corrupt("a plan in state.db cannot be read, so the database is damaged. The published files are untouched: put a "
-                 "backup of state.db in its place, or run into another work folder with --work DIR");
+  return Corrupt("a plan in state.db cannot be read, so the database is damaged. The published files are untouched: move "
+                 "state.db away, then `draftmill state TARGET rebuild` makes it again from them");
 }
 
 std::int64_t ShardOfBatch(const ChunkPlan& plan, std::int64_t batch) {

@@ -47,7 +47,7 @@ const ProgressRecord* ProgressOf(const Known& known, const std::string& stage) {
 
 /// Why a stage would run, or that it would not.
 std::pair<std::string, std::string> ActionAndReason(const std::string& stage, const Known& known,
-                                                    const std::vector<StageChange>& changes) {
+                                                    const std::vector<StageChange>& changes, bool input_may_change) {
   for (const StageChange& change : changes) {
     if (change.stage != stage) continue;
     std::string reason = "changed: ";
@@ -56,6 +56,9 @@ std::pair<std::string, std::string> ActionAndReason(const std::string& stage, co
   }
   const ProgressRecord* row = ProgressOf(known, stage);
   if (row == nullptr || row->state == "pending") return {"run", "nothing of it was done yet"};
+  if (row->state == "done" && input_may_change) {
+    return {"compare", "of what a stage before makes otherwise, all is made again; the rest is kept"};
+  }
   if (row->state == "done") return {"reuse", "up to date"};
   if (row->state == "stale") return {"run", "marked to be done again"};
   return {"continue", fmt::format("{} of {} {} are done", row->done, row->total, row->unit)};
@@ -76,8 +79,11 @@ Result<json::Value> PlanRun(const Config& config) {
     if (forecast.tokens == 0) forecast = sampled;
   }
   json::Array stages;
+  bool input_may_change = false;
   for (const StageSpec* spec : AllStages()) {
-    const auto [action, reason] = ActionAndReason(spec->name, known, changes);
+    const auto [action, reason] = ActionAndReason(spec->name, known, changes, input_may_change);
+    // No stage reads the vocabulary map.
+    if (action != "reuse" && std::string_view(spec->name) != "vocab_map") input_may_change = true;
     stages.push_back(json::Object{{"stage", spec->name}, {"action", action}, {"why", reason}});
   }
   // The work folder may not exist yet: its nearest parent that does is on the same disk.

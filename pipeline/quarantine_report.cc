@@ -1,5 +1,6 @@
 #include "pipeline/quarantine_report.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -170,6 +171,17 @@ Status ExportQuarantine(FileSystem& files, const std::string& work_folder, const
       DRAFTMILL_RETURN_IF_ERROR(emit(facts));
     }
   }
+}
+
+std::optional<std::string> RowOfFailure(const json::Value& exported) {
+  if (const json::Value* raw = exported.Find("raw"); raw != nullptr && raw->is_string()) {
+    std::string row = raw->as_string();
+    // A row of a file that is one list may span lines; between values a space is as good.
+    std::replace(row.begin(), row.end(), '\n', ' ');
+    return row;
+  }
+  if (const json::Value* conversation = exported.Find("conversation"); conversation != nullptr) return json::Write(*conversation);
+  return std::nullopt;
 }
 
 }  // namespace draftmill

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -33,5 +34,9 @@ Result<json::Value> ShowFailure(FileSystem& files, const std::string& work_folde
 /// sources.
 Status ExportQuarantine(FileSystem& files, const std::string& work_folder, const QuarantineQuery& query,
                         const std::function<Status(const json::Value&)>& emit);
+
+/// The row alone of an exported failure, in one line: as it stood in its source, else as it was ingested. Mended, such lines
+/// are a source. Nothing where the work folder does not hold the row.
+std::optional<std::string> RowOfFailure(const json::Value& exported);
 
 }  // namespace draftmill

@@ -16,6 +16,7 @@
 #include "pipeline/forecast.h"
 #include "pipeline/format_units.h"
 #include "pipeline/ingest_step.h"
+#include "pipeline/recorded_files.h"
 #include "pipeline/run_files.h"
 #include "pipeline/run_inputs.h"
 #include "pipeline/run_monitor.h"
@@ -28,6 +29,7 @@
 #include "stages/stage_spec.h"
 #include "stages/vocab_map/vocab_files.h"
 #include "state/run_lock.h"
+#include "state/state_place.h"
 #include "state/state_reader.h"
 #include "state/store.h"
 
@@ -37,8 +39,16 @@ namespace {
 /// One run from the first check to the report. Members are filled in the order of the functions.
 class PipelineRun {
  public:
-  PipelineRun(const Config& config, const RunRequest& request, ProgressSink& progress)
-      : config_(config), request_(request), progress_(progress), work_(config.work_folder()) {}
+  PipelineRun(const Config& config, const RunRequest& request, ProgressSink& progress, const RunEnvironment& environment)
+      : config_(config),
+        request_(request),
+        progress_(progress),
+        files_(*environment.files),
+        clock_(*environment.clock),
+        make_extractor_(environment.make_extractor),
+        work_(config.work_folder()) {
+    if (!make_extractor_ && ExtractorIsBuilt()) make_extractor_ = &Extractor::Create;
+  }
 
   RunReport Execute();
 
@@ -48,6 +58,7 @@ class PipelineRun {
   Status TakeWorkFolder();
   Status ReadKnown();
   Status SettleChanges();
+  Status CheckThatSourcesAreThere(const std::vector<StageChange>& changes) const;
   Status CheckDisk();
   Status Begin();
   Status Work();
@@ -77,8 +88,9 @@ class PipelineRun {
   const Config& config_;
   const RunRequest& request_;
   ProgressSink& progress_;
-  FileSystem& files_ = RealFileSystem();
-  Clock& clock_ = RealClock();
+  FileSystem& files_;
+  Clock& clock_;
+  std::function<Result<std::unique_ptr<Extractor>>(const ExtractOptions&)> make_extractor_;
   const std::string work_;
   const std::int64_t start_ns_ = clock_.MonotonicNs();
 
@@ -121,11 +133,13 @@ Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(ReadKnown());
   DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_sources_, stored_sizes_));
   fingerprints_ = MakeFingerprints(config_, inputs_);
+  if (StopSignal::Requested()) return Cancelled("stopped on request before anything was started");
   DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(work_));
   if (!lock_) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
   disk_ = std::make_unique<DiskGuard>(files_, clock_, work_, inputs_.min_free_disk_bytes, inputs_.disk_wait_ms);
+  DRAFTMILL_RETURN_IF_ERROR(PlaceState(files_, work_, request_.state_folder));
   DRAFTMILL_RETURN_IF_ERROR(CheckDisk());
-  DRAFTMILL_ASSIGN_OR_RETURN(state_, StateWriter::Open(work_, {.create = true}));
+  DRAFTMILL_ASSIGN_OR_RETURN(state_, StateWriter::Open(work_, {.create = true, .files = &files_, .clock = &clock_}));
   monitor_ = std::make_unique<RunMonitor>(progress_, *state_, clock_);
   std::vector<std::string> names;
   for (const StageSpec* spec : AllStages()) names.push_back(spec->name);
@@ -136,7 +150,7 @@ Status PipelineRun::Prepare() {
 }
 
 Status PipelineRun::CheckRequest() const {
-  if (Reaches("extract") && !ExtractorIsBuilt()) {
+  if (Reaches("extract") && !make_extractor_) {
     return Unsupported(
         "this draftmill was built without torch, so it cannot run `extract`. Nothing was started. `draftmill run TARGET "
         "--until vocab_map` makes corpus/ and vocab/; for the states use a build with torch (cmake --preset release)");
@@ -192,6 +206,7 @@ Status PipelineRun::SettleChanges() {
                     "Nothing was touched. Put it back as it was, or run again with --accept-changes, or name another work "
                     "folder with --work DIR");
   }
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatSourcesAreThere(changes));
   if (!changes.empty()) progress_.Line("accepted changes:\n" + Describe(changes, inputs_.source_names));
   // Before anything that the manifest lists is marked as work.
   if (!changes.empty() || (request_.rerun_stage && !RerunsStates())) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
@@ -200,6 +215,18 @@ Status PipelineRun::SettleChanges() {
   if (request_.rerun_stage && !RerunsStates()) MarkForRerun(*request_.rerun_stage, *state_);
   StoreSizes(*state_, inputs_.plan);
   return state_->Flush();
+}
+
+Status PipelineRun::CheckThatSourcesAreThere(const std::vector<StageChange>& changes) const {
+  if (inputs_.missing_sources.empty()) return OkStatus();
+  bool is_wanted = request_.rerun_stage == "ingest";
+  for (const StageChange& change : changes) is_wanted = is_wanted || change.stage == "ingest";
+  for (const StageRecord& stage : stages_) is_wanted = is_wanted || (stage.stage == "ingest" && stage.state != StageState::kDone);
+  for (const ChunkRecord& chunk : chunks_) is_wanted = is_wanted || !chunk.ingested;
+  if (!is_wanted) return OkStatus();
+  return NotFound("the sources are to be read again, but " + inputs_.missing_sources +
+                  ". Nothing was touched: what was ingested, and all that was made of it, stands. Put the sources back and "
+                  "run again");
 }
 
 Status PipelineRun::Begin() {
@@ -223,6 +250,7 @@ Status PipelineRun::Begin() {
     monitor_->Say(EventLevel::kInfo, ResumeLine(run.name, chunks_, state_->after_unclean_end()));
   }
   ShowStart(rows);
+  if (request_.on_started) request_.on_started();
   return OkStatus();
 }
 
@@ -263,6 +291,11 @@ bool PipelineRun::IsComplete(const ChunkRecord& chunk) const {
 
 Status PipelineRun::Work() {
   DRAFTMILL_RETURN_IF_ERROR(WriteRunFiles(files_, config_, inputs_, fingerprints_));
+  DRAFTMILL_RETURN_IF_ERROR(RecordFile(files_, work_, std::string(kRunFactsName), *state_));
+  // A run from the copy itself has nothing to hold it against.
+  if (config_.path() != JoinPath(work_, kPipelineCopyName)) {
+    DRAFTMILL_RETURN_IF_ERROR(RecordFile(files_, work_, std::string(kPipelineCopyName), *state_));
+  }
   if (Reaches("vocab_map")) DRAFTMILL_RETURN_IF_ERROR(RecoverVocab(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(IngestWhereNeeded());
   DRAFTMILL_RETURN_IF_ERROR(RemoveOrphans(files_, work_, static_cast<std::int64_t>(chunks_.size())));
@@ -352,7 +385,7 @@ Status PipelineRun::OpenExtractor() {
   state_->SetStageState("write", StageState::kRunning);
   monitor_->Say(EventLevel::kInfo, fmt::format("loading {} ({})", inputs_.extract.model_folder,
                                                FormatBytes(inputs_.model.weight_bytes)));
-  DRAFTMILL_ASSIGN_OR_RETURN(extractor_, Extractor::Create(inputs_.extract));
+  DRAFTMILL_ASSIGN_OR_RETURN(extractor_, make_extractor_(inputs_.extract));
   DRAFTMILL_RETURN_IF_ERROR(CheckNumerics());
   DRAFTMILL_RETURN_IF_ERROR(CheckWeights());
   if (RerunsStates()) {
@@ -455,6 +488,9 @@ Status PipelineRun::PublishManifest() {
   if (const json::Value* facts = manifest.facts.Find(kSelfCheckFact)) {
     for (const std::string& warning : SelfCheckWarnings(*facts)) monitor_->Say(EventLevel::kWarning, warning);
   }
+  // Taken down before: a manifest that stands is then always the one that the database knows.
+  const Hash128 digest = HashBytes128(ManifestText(manifest));
+  DRAFTMILL_RETURN_IF_ERROR(state_->Wait(state_->SetFact(std::string(kFactDigestPrefix) + "manifest.json", ToHex(digest))));
   return WriteManifest(files_, work_, manifest);
 }
 
@@ -489,8 +525,9 @@ RunReport PipelineRun::Report(const Status& status, bool was_started) {
 
 }  // namespace
 
-RunReport RunPipeline(const Config& config, const RunRequest& request, ProgressSink& progress) {
-  return PipelineRun(config, request, progress).Execute();
+RunReport RunPipeline(const Config& config, const RunRequest& request, ProgressSink& progress,
+                      const RunEnvironment& environment) {
+  return PipelineRun(config, request, progress, environment).Execute();
 }
 
 }  // namespace draftmill

@@ -7,6 +7,8 @@
 // Blocks until the run has ended. One run at a time in a process: it installs handlers for signals.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,6 +16,8 @@
 #include "base/status.h"
 #include "pipeline/config.h"
 #include "pipeline/progress.h"
+#include "stages/extract/extractor.h"
+#include "state/file_system.h"
 
 namespace draftmill {
 
@@ -24,7 +28,19 @@ struct RunRequest {
   std::optional<std::string> rerun_stage = {};  ///< recompute this stage even where it is up to date
   /// Go no further than this stage; the run then ends without a manifest.
   std::optional<std::string> until_stage = {};
+  /// A folder on a local disk for state.db, where the work folder's own does not do (state/state_place.h).
+  std::optional<std::string> state_folder = {};
+  /// Told when the run has begun, so that whoever waits for that need not any longer.
+  std::function<void()> on_started = {};
   bool json = false;                            ///< the report goes to a program: `summary` is not shown
+};
+
+/// What a run works with outside of itself. Tests stand others in their place.
+struct RunEnvironment {
+  FileSystem* files = &RealFileSystem();
+  Clock* clock = &RealClock();
+  /// Makes the engine; empty: the one that is built in, where one is.
+  std::function<Result<std::unique_ptr<Extractor>>(const ExtractOptions&)> make_extractor = {};
 };
 
 /// How a run ended.
@@ -35,7 +51,8 @@ struct RunReport {
 };
 
 /// Runs everything that is not up to date.
-RunReport RunPipeline(const Config& config, const RunRequest& request, ProgressSink& progress);
+RunReport RunPipeline(const Config& config, const RunRequest& request, ProgressSink& progress,
+                      const RunEnvironment& environment = {});
 
 /// What RunPipeline would do: what would run and why, with counts, tokens, bytes and disk. Changes nothing.
 Result<json::Value> PlanRun(const Config& config);

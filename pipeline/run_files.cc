@@ -159,7 +159,8 @@ Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& i
   const json::Value facts = json::Object{
       {"version", kRunFileVersion},
       {std::string(kConfigFolderKey), config.ConfigFolderFromWork()},
-      {"epochs", json::Array{json::Object{{"epoch", 0}, {"source_files", static_cast<std::int64_t>(inputs.source_files.size())}}}},
+      {std::string(kConfigFolderWasKey), config.AbsoluteConfigFolder()},
+      {"epochs", json::Array{json::Object{{"epoch", 0}, {"source_files", static_cast<std::int64_t>(inputs.source_names.size())}}}},
       {"parameters", PortableValues(config)},
       {"plan", PlanAsJson(inputs.plan)},
       {"layers", LayersAsJson(inputs.model.layers)},

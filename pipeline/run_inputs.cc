@@ -76,6 +76,40 @@ Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const st
   return digest.hash;
 }
 
+/// What the database knows of the sources takes their place; of those that are still there the content counts.
+Status UseKnownSources(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known, RunInputs& inputs) {
+  for (const SourceRecord& record : known) {
+    SourceFile source;
+    source.path = JoinPath(inputs.ingest.base_folder, record.path);
+    if (record.path.starts_with('/')) source.path = record.path;
+    const Result<FileInfo> info = files.Stat(source.path);
+    inputs.source_names.push_back(record.path);
+    DRAFTMILL_ASSIGN_OR_RETURN(Hash128 hash, Hash128FromHex(record.content_hash));
+    if (info.ok() && !info->is_folder) {
+      source.info = *info;
+      DRAFTMILL_ASSIGN_OR_RETURN(hash, HashSource(files, source, PortablePath(config, source.path), known));
+    }
+    inputs.source_hashes.push_back(hash);
+  }
+  return OkStatus();
+}
+
+Status FindSources(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known, RunInputs& inputs) {
+  Result<std::vector<SourceFile>> found = FindSourceFiles(inputs.ingest.sources, files);
+  if (found.status().code() == StatusCode::kNotFound && !known.empty()) {
+    inputs.missing_sources = found.status().message();
+    return UseKnownSources(config, files, known, inputs);
+  }
+  if (!found.ok()) return found.status();
+  inputs.source_files = std::move(found).value();
+  for (const SourceFile& source : inputs.source_files) {
+    inputs.source_names.push_back(PortablePath(config, source.path));
+    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash, HashSource(files, source, inputs.source_names.back(), known));
+    inputs.source_hashes.push_back(hash);
+  }
+  return OkStatus();
+}
+
 /// Sizes that `auto` stands for until they are resolved: the fingerprint of `write` holds the resolved ones.
 bool IsPlanSize(std::string_view parameter) { return parameter == "batch_tokens" || parameter == "block_tokens"; }
 
@@ -149,12 +183,7 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
                                                                     {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
   DRAFTMILL_RETURN_IF_ERROR(CheckForcedTokens(inputs));
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs.source_files, FindSourceFiles(inputs.ingest.sources, files));
-  for (const SourceFile& source : inputs.source_files) {
-    inputs.source_names.push_back(PortablePath(config, source.path));
-    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash, HashSource(files, source, inputs.source_names.back(), known));
-    inputs.source_hashes.push_back(hash);
-  }
+  DRAFTMILL_RETURN_IF_ERROR(FindSources(config, files, known, inputs));
   return inputs;
 }
 

@@ -50,13 +50,18 @@ struct RunInputs {
 
   ModelDescription model;
   std::unique_ptr<const TokenizeStage> tokenize;
-  std::vector<SourceFile> source_files;
+  std::vector<SourceFile> source_files;      ///< empty where `missing_sources` says why
   std::vector<std::string> source_names;     ///< as source_files: paths relative to the pipeline file, for files and messages
-  std::vector<Hash128> source_hashes;        ///< as source_files
+  std::vector<Hash128> source_hashes;        ///< as source_names
+  /// What is missing of the sources, where they were ingested before and are not all there any more. Only ingest needs
+  /// them: everything after it reads ingested/. Names and hashes are then those that the database knows.
+  std::string missing_sources;
 };
 
 /// Reads and checks all of it. `known` are the sources that the database knows: a file of the same size, time and inode
 /// is not hashed again. Errors name the file and the parameter; nothing was started.
+///
+/// Sources that are not there are no error where the database knows them: see `missing_sources`.
 Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
                                 const StoredSizes& stored);
 

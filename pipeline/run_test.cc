@@ -1,12 +1,10 @@
 // The run as a whole, on a tiny model: what is made, kept, refused and made again. With the engine also the states.
 #include "pipeline/run.h"
 
-#include <cstdlib>
+#include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,11 +12,14 @@
 
 #include "formats/manifest.h"
 #include "pipeline/config.h"
+#include "pipeline/example_run.h"
 #include "pipeline/progress.h"
+#include "pipeline/rebuild.h"
+#include "pipeline/run_inputs.h"
+#include "pipeline/state_facts.h"
 #include "pipeline/status_report.h"
+#include "pipeline/stop_signal.h"
 #include "stages/extract/extractor.h"
-#include "stages/extract/test_checkpoint.h"
-#include "stages/tokenize/tokenizer/byte_alphabet.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -26,110 +27,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-json::Value TinyConfig() {
-  return json::Parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16,
-    "intermediate_size": 24, "num_hidden_layers": 7, "num_attention_heads": 2, "num_key_value_heads": 1,
-    "rms_norm_eps": 1e-5, "vocab_size": 300, "max_position_embeddings": 256, "tie_word_embeddings": true,
-    "rope_theta": 10000.0, "torch_dtype": "bfloat16", "eos_token_id": 257})").value();
-}
-
-/// One token a byte, and two control tokens: enough for any text.
-json::Value ByteTokenizer() {
-  json::Object vocabulary;
-  for (int byte = 0; byte < 256; ++byte) {
-    const char content = static_cast<char>(byte);
-    vocabulary.emplace_back(ByteLevelOfBytes({&content, 1}), std::int64_t{byte});
-  }
-  json::Array added;
-  std::int64_t id = 256;
-  for (const char* content : {"<|im_start|>", "<|im_end|>"}) {
-    added.push_back(json::Object{{"id", id++}, {"content", content}, {"single_word", false}, {"lstrip", false},
-                                 {"rstrip", false}, {"normalized", false}, {"special", true}});
-  }
-  json::Object byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  return json::Object{{"version", "1.0"},
-                      {"added_tokens", std::move(added)},
-                      {"normalizer", nullptr},
-                      {"pre_tokenizer", byte_level},
-                      {"post_processor", nullptr},
-                      {"decoder", std::move(byte_level)},
-                      {"model", json::Object{{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", json::Array{}}}}};
-}
-
-constexpr const char* kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 class RunTest : public testing::Test {
  protected:
-  RunTest() : model_(TinyConfig()) {
-    std::string pattern = (fs::temp_directory_path() / "draftmill-run-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    Write(fs::path(model_.folder()) / "tokenizer.json", json::Write(ByteTokenizer()));
-    Write(fs::path(model_.folder()) / "tokenizer_config.json",
-          json::Write(json::Object{{"chat_template", kChatMl}, {"eos_token", "<|im_end|>"}}));
-    WriteRows(40);
-    WritePipeline("");
-  }
-  ~RunTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
-  static void Write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
-  void WriteRows(int count, const std::string& last_answer = "yes") const {
-    std::string rows;
-    for (int i = 0; i < count; ++i) {
-      const std::string answer = i + 1 == count ? last_answer : "the answer to number " + std::to_string(i * i);
-      rows += json::Write(json::Object{
-                  {"messages", json::Array{json::Object{{"role", "user"}, {"content", "question " + std::to_string(i)}},
-                                           json::Object{{"role", "assistant"}, {"content", answer}}}}}) +
-              "\n";
-    }
-    Write(folder_ / "rows.jsonl", rows);
-  }
-
-  void WritePipeline(const std::string& more) const {
-    Write(folder_ / "pipeline.yaml", "work: work\nmodel: {path: " + model_.folder() +
-                                         "}\ningest: {sources: [{path: rows.jsonl}], chunk_rows: 10, shuffle: {seed: 3}}\n"
-                                         "write: {shard_bytes: 64KiB}\n"
-                                         "limits: {memory: 256MiB, threads: 2, min_free_disk: 0}\n" +
-                                         more);
-  }
+  static void Write(const fs::path& path, const std::string& text) { ExampleRun::Write(path, text); }
+  static std::string ReadFile(const fs::path& path) { return ExampleRun::Read(path); }
+  void WriteRows(int count, const std::string& last_answer = "yes") const { example_.WriteRows(count, last_answer); }
+  void WritePipeline(const std::string& more) const { example_.WritePipeline(more); }
 
   RunReport Run(RunRequest request = {}) const {
-    const Result<Config> config = LoadConfig(RealFileSystem(), (folder_ / "pipeline.yaml").string(), {});
-    EXPECT_TRUE(config.ok()) << config.status().ToString();
     if (!ExtractorIsBuilt()) request.until_stage = "vocab_map";
-    const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
-    return RunPipeline(*config, request, *progress);
+    return example_.Run(request, {});
+  }
+  /// With the engine that stands in for the real one: all stages, in every build.
+  RunReport RunAll(const RunRequest& request = {}) const {
+    return example_.Run(request, {.make_extractor = &MakeExampleExtractor});
   }
 
-  /// Every published file with its bytes.
-  std::map<std::string, std::string> Published() const {
-    std::map<std::string, std::string> files;
-    for (const char* part : {"ingested", "corpus", "vocab", "shards"}) {
-      if (!fs::exists(work() / part)) continue;
-      for (const fs::directory_entry& entry : fs::recursive_directory_iterator(work() / part)) {
-        if (entry.is_regular_file()) files[fs::relative(entry.path(), work()).string()] = ReadFile(entry.path());
-      }
-    }
-    if (fs::exists(work() / "manifest.json")) files["manifest.json"] = ReadFile(work() / "manifest.json");
-    return files;
-  }
+  std::map<std::string, std::string> Published() const { return example_.Published(); }
+  fs::path work() const { return example_.work(); }
 
-  fs::path work() const { return folder_ / "work"; }
-
-  TestCheckpoint model_;
-  fs::path folder_;
+  const ExampleRun example_;
+  const fs::path folder_ = example_.folder();
 };
 
 TEST_F(RunTest, MakesEverythingAndThenIsUpToDate) {
@@ -294,7 +212,7 @@ TEST_F(RunTest, FewerChunksLeaveNoOldFiles) {
 }
 
 TEST_F(RunTest, RefusesABadModelBeforeAnythingIsStarted) {
-  fs::remove(fs::path(model_.folder()) / "model.safetensors");
+  fs::remove(example_.model() / "model.safetensors");
   const RunReport report = Run();
   EXPECT_EQ(report.exit_status, 2);
   EXPECT_FALSE(fs::exists(work()));
@@ -308,6 +226,116 @@ TEST_F(RunTest, PlanSaysWhatWouldRun) {
   EXPECT_EQ(plan->Find("stages")->as_array().size(), 5U);
   EXPECT_EQ(plan->Find("forecast")->Find("rows")->as_integer(), 40);
   EXPECT_FALSE(fs::exists(work()));
+}
+
+TEST_F(RunTest, AFinishedRunNeedsItsSourcesNoMore) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const auto before = Published();
+  fs::remove(folder_ / "rows.jsonl");
+  EXPECT_EQ(RunAll().exit_status, 3);
+  // What comes after ingest is made from ingested/.
+  for (const char* stage : {"tokenize", "vocab_map", "extract"}) {
+    const RunReport rerun = RunAll({.rerun_stage = stage});
+    EXPECT_EQ(rerun.exit_status, 3) << rerun.summary;
+  }
+  EXPECT_TRUE(Published() == before);
+  EXPECT_TRUE(PlanRun(example_.Load()).ok());
+  EXPECT_TRUE(CurrentFingerprints(example_.Load()).ok());
+  const RunReport ingest = RunAll({.rerun_stage = "ingest"});
+  EXPECT_EQ(ingest.exit_status, 2);
+  EXPECT_NE(ingest.summary.find("rows.jsonl"), std::string::npos) << ingest.summary;
+  EXPECT_TRUE(Published() == before);
+}
+
+TEST_F(RunTest, AWorkFolderMayBeMovedAlone) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const fs::path elsewhere = folder_ / "a" / "b" / "moved";
+  fs::create_directories(elsewhere.parent_path());
+  fs::rename(work(), elsewhere);
+  const Result<Config> config = LoadTarget(RealFileSystem(), elsewhere.string(), {});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
+  const RunReport report = RunPipeline(*config, {}, *progress, {.make_extractor = &MakeExampleExtractor});
+  EXPECT_EQ(report.exit_status, 3) << report.summary;
+  EXPECT_TRUE(report.facts.Find("up_to_date")->as_bool());
+}
+
+TEST_F(RunTest, AnIngestThatFailsLeavesWhatWasIngested) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const auto before = Published();
+  const std::string rows = ReadFile(folder_ / "rows.jsonl");
+  // The second file says that it is packed, begins so, and is cut: found only when it is read.
+  Write(folder_ / "more.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + "\x01");
+  const std::string pipeline = ReadFile(folder_ / "pipeline.yaml");
+  std::string changed = pipeline;
+  Write(folder_ / "pipeline.yaml", changed.replace(changed.find("{path: rows.jsonl}"), 18, "{path: rows.jsonl}, {path: more.jsonl.gz}"));
+  EXPECT_EQ(RunAll({.accept_changes = true}).exit_status, 1);
+  for (const auto& [name, content] : before) {
+    if (!name.starts_with("ingested/")) continue;
+    EXPECT_TRUE(ReadFile(work() / name) == content) << name;
+  }
+  Write(folder_ / "pipeline.yaml", pipeline);
+  const RunReport report = RunAll({.accept_changes = true});
+  EXPECT_EQ(report.exit_status, 3) << report.summary;
+  EXPECT_TRUE(Published() == before);
+}
+
+TEST_F(RunTest, PlanDoesNotPromiseToReuseWhatMayChange) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  WriteRows(40, "no");
+  const Result<json::Value> plan = PlanRun(example_.Load());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  std::vector<std::string> actions;
+  for (const json::Value& stage : plan->Find("stages")->as_array()) actions.push_back(stage.Find("action")->as_string());
+  EXPECT_EQ(actions, (std::vector<std::string>{"refuse", "compare", "compare", "compare", "compare"}));
+}
+
+TEST_F(RunTest, AStopBeforeTheStartIsNoFailure) {
+  const StopSignal signals;
+  std::raise(SIGTERM);
+  const RunReport report = RunAll();
+  EXPECT_EQ(report.exit_status, 75) << report.summary;
+  EXPECT_FALSE(fs::exists(work()));
+}
+
+/// An engine that must not be asked for anything.
+class IdleExtractor final : public Extractor {
+ public:
+  explicit IdleExtractor(std::unique_ptr<Extractor> of) : of_(std::move(of)) {}
+  Status ExtractBlock(const BlockRequest&, const std::function<Status(BatchStates)>&, const std::function<bool()>&) override {
+    return Internal("states were computed that exist");
+  }
+  const ModelDescription& model() const override { return of_->model(); }
+  std::string numerics_environment() const override { return of_->numerics_environment(); }
+  std::string weights_digest() const override { return of_->weights_digest(); }
+
+ private:
+  const std::unique_ptr<Extractor> of_;
+};
+
+Result<std::unique_ptr<Extractor>> MakeIdleExtractor(const ExtractOptions& options) {
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<Extractor> of, MakeExampleExtractor(options));
+  return std::unique_ptr<Extractor>(std::make_unique<IdleExtractor>(std::move(of)));
+}
+
+TEST_F(RunTest, ADatabaseRebuiltFromFilesIsTheLostOne) {
+  Write(folder_ / "rows.jsonl", ReadFile(folder_ / "rows.jsonl") + "{broken\n{\"messages\": []}\n");
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const std::string before = StateFacts(work().string());
+  const auto files = Published();
+  for (const bool is_damaged : {false, true}) {
+    if (is_damaged) Write(work() / "state.db", std::string(8192, 'x'));
+    if (!is_damaged) fs::remove(work() / "state.db");
+    fs::remove(folder_ / "rows.jsonl");
+    const Result<json::Value> rebuilt = RebuildState(RealFileSystem(), RealClock(), work().string(), "test");
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status().ToString();
+    EXPECT_EQ(rebuilt->Find("rejected")->as_integer(), 2);
+    const RunReport report = example_.Run({}, {.make_extractor = &MakeIdleExtractor});
+    EXPECT_EQ(report.exit_status, 3) << report.summary;
+    EXPECT_EQ(FirstDifference(before, StateFacts(work().string())), "");
+    EXPECT_TRUE(Published() == files);
+  }
+  EXPECT_EQ(RebuildState(RealFileSystem(), RealClock(), work().string(), "test").status().code(), StatusCode::kConflict);
 }
 
 }  // namespace

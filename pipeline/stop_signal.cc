@@ -15,6 +15,7 @@ constexpr int kExitStopped = 75;
 std::atomic<int> g_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 std::array<struct sigaction, kSignals.size()> g_previous;
+bool g_is_installed = false;  // touched by the thread alone that makes the objects
 
 void OnSignal(int number) {
   int none = 0;
@@ -23,7 +24,9 @@ void OnSignal(int number) {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal() : is_outermost_(!g_is_installed) {
+  if (!is_outermost_) return;
+  g_is_installed = true;
   g_signal = 0;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -38,6 +41,8 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
+  if (!is_outermost_) return;
+  g_is_installed = false;
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &g_previous[i], nullptr);
 }
 

@@ -6,7 +6,8 @@
 
 namespace draftmill {
 
-/// Installs the handlers for the lifetime of the object; one at a time in a process.
+/// Installs the handlers for the lifetime of the object. Where another one lives already, this one does nothing: so a
+/// command can catch signals from its first moment on, and the run within it need not know.
 class StopSignal {
  public:
   StopSignal();
@@ -18,6 +19,9 @@ class StopSignal {
   static bool Requested();
   /// The name of the signal that came, e.g. "SIGTERM"; empty where none did.
   static std::string Name();
+
+ private:
+  bool is_outermost_ = false;
 };
 
 }  // namespace draftmill

@@ -1,7 +1,9 @@
 # The front door. Every target is one command of its own; nothing is decided here.
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test test-all asan tsan tidy format bench ci
+MINUTES ?= 1
+
+.PHONY: all demo test test-all torture asan tsan tidy format bench ci
 
 all:
 	tools/setup.sh cpu
@@ -16,6 +18,12 @@ test:
 
 test-all:
 	tools/test.sh --all
+
+torture:
+	tools/setup.sh test
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target draftmill draftmill_example
+	.venv/bin/python tests/torture.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 asan:
 	tools/setup.sh text

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "pipeline/facts_text.h"
+#include "stages/stage_spec.h"
 
 namespace draftmill {
 
@@ -66,6 +67,12 @@ int ReportModelFailure(const Status& status) {
     default:
       return exit_status;
   }
+}
+
+std::vector<std::string> StageNames() {
+  std::vector<std::string> names;
+  for (const StageSpec* stage : AllStages()) names.push_back(stage->name);
+  return names;
 }
 
 bool StandardOutputShowsColours() {

@@ -7,10 +7,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
 #include "pipeline/config.h"
+#include "pipeline/run.h"
 
 namespace CLI {
 class App;
@@ -58,6 +60,12 @@ int ReportFailure(const Status& status);
 /// The same for commands on a model folder: what is wrong with model or input was found before anything was started.
 int ReportModelFailure(const Status& status);
 
+/// What runs of this program work with. `draftmill` has tools/engine.cc; tests link another.
+RunEnvironment CommandEnvironment();
+
+/// The names of all stages, in the order of the data.
+std::vector<std::string> StageNames();
+
 /// Whether standard output is a terminal that shows colours (NO_COLOR unset).
 bool StandardOutputShowsColours();
 
@@ -78,5 +86,7 @@ void AddStopCommand(CLI::App& app, CommandOutcome& outcome);
 void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome);
 void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStatesCommand(CLI::App& app, CommandOutcome& outcome);
+void AddLogsCommand(CLI::App& app, CommandOutcome& outcome);
+void AddStateCommand(CLI::App& app, CommandOutcome& outcome);
 
 }  // namespace draftmill

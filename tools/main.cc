@@ -35,20 +35,16 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(ProgramVersion()));
   CommandOutcome outcome;
   AddStatusCommand(app, outcome);
-#ifdef DRAFTMILL_HAS_TOKENIZER
   AddInspectCommand(app, outcome);
-#endif
   AddQuarantineCommand(app, outcome);
-#ifdef DRAFTMILL_HAS_VERIFY
   AddVerifyCommand(app, outcome);
-#endif
   AddStopCommand(app, outcome);
-#ifdef DRAFTMILL_HAS_RUN
+  AddLogsCommand(app, outcome);
   AddRunCommand(app, outcome);
   AddPlanCommand(app, outcome);
   AddRerunCommand(app, outcome);
   AddWhyCommand(app, outcome);
-#endif
+  AddStateCommand(app, outcome);
   AddStatesCommand(app, outcome);
   AddConfigCommand(app, outcome);
   AddDoctorCommand(app, outcome);

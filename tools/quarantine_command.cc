@@ -1,6 +1,11 @@
 // draftmill quarantine TARGET list|show|export
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <initializer_list>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "pipeline/quarantine_report.h"
 #include "state/file_system.h"
@@ -12,6 +17,7 @@ namespace {
 struct QuarantineOptions : TargetOptions {
   std::string action;
   std::int64_t failure = 0;
+  bool rows = false;
   QuarantineQuery query;
 };
 
@@ -25,13 +31,23 @@ int Quarantine(const QuarantineOptions& options) {
   if (!work_folder.ok()) return ReportFailure(work_folder.status());
   if (options.action == "export") {
     const Status exported =
-        ExportQuarantine(RealFileSystem(), *work_folder, options.query, [](const json::Value& failure) {
-          PrintData(json::Write(failure));
+        ExportQuarantine(RealFileSystem(), *work_folder, options.query, [&](const json::Value& failure) {
+          const std::optional<std::string> line = options.rows ? RowOfFailure(failure) : json::Write(failure);
+          if (line) PrintData(*line);
           return OkStatus();
         });
     return exported.ok() ? kExitComplete : ReportFailure(exported);
   }
   return PrintFacts(ReadQuarantine(options, *work_folder), options.json);
+}
+
+/// An argument that means nothing to this action is a mistake that should be seen.
+void RefuseElsewhere(const std::string& action, std::initializer_list<std::string_view> actions,
+                     std::initializer_list<const CLI::Option*> options) {
+  if (std::find(actions.begin(), actions.end(), action) != actions.end()) return;
+  for (const CLI::Option* option : options) {
+    if (option->count() > 0) throw CLI::ValidationError(option->get_name(), "means nothing to `quarantine " + action + "`");
+  }
 }
 
 }  // namespace
@@ -44,12 +60,21 @@ void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome) {
       ->required()
       ->check(CLI::IsMember({"list", "show", "export"}));
   CLI::Option* number = command->add_option("FAILURE", options->failure, "For show: the failure's number");
-  command->add_option("--stage", options->query.stage, "Only of this stage");
-  command->add_option("--reason", options->query.reason, "Only with this reason");
-  command->add_option("--after", options->query.after, "For list: only failures with a higher number");
-  command->add_option("--limit", options->query.limit, "For list: at most so many")->check(CLI::Range(1, 1'000'000));
-  command->callback([options, number, &outcome] {
+  number->check(CLI::PositiveNumber);
+  CLI::Option* stage = command->add_option("--stage", options->query.stage, "Only of this stage");
+  stage->check(CLI::IsMember(StageNames()));
+  CLI::Option* reason = command->add_option("--reason", options->query.reason, "Only with this reason");
+  CLI::Option* after = command->add_option("--after", options->query.after, "For list: only failures with a higher number");
+  after->check(CLI::NonNegativeNumber);
+  CLI::Option* limit = command->add_option("--limit", options->query.limit, "For list: at most so many");
+  limit->check(CLI::Range(1, 1'000'000));
+  CLI::Option* rows = command->add_flag("--rows", options->rows, "For export: the rows alone, to be mended and used as a source");
+  command->callback([=, &outcome] {
     if (options->action == "show" && number->count() == 0) throw CLI::RequiredError("FAILURE");
+    RefuseElsewhere(options->action, {"show"}, {number});
+    RefuseElsewhere(options->action, {"list"}, {after, limit});
+    RefuseElsewhere(options->action, {"export"}, {rows});
+    RefuseElsewhere(options->action, {"list", "export"}, {stage, reason});
     outcome.exit_status = Quarantine(*options);
   });
 }

@@ -388,9 +388,11 @@ Status ChunkPass::RecordPublished(const ChunkWork& work, std::int64_t shard, con
   return context_.state->failure();
 }
 
-Status ChunkPass::Finish(const ChunkWork&) {
+Status ChunkPass::Finish(const ChunkWork& work) {
+  // Of a chunk that wanted nothing the serial step tells, while the writer's thread may be filling a shard of another one.
+  const bool is_writers = std::find(work.batch_wanted.begin(), work.batch_wanted.end(), true) != work.batch_wanted.end();
   // Shards never cross chunks: one that is still open belongs to a block that was dropped.
-  open_shard_.reset();
+  if (is_writers) open_shard_.reset();
   return context_.state->failure();
 }
 

@@ -60,7 +60,9 @@ TEST_F(CrashMatrixTest, SomePoints) {
 
 // A program that forgot one sync is caught: the matrix can fail.
 TEST_F(CrashMatrixTest, FindsAMissingSync) {
-  for (const char* sync : {"sync:corpus/", "sync_folder:corpus", "sync:vocab", "sync:shards/", "sync:manifest.json"}) {
+  // Not vocab/ and not the log of state.db: a run makes the first again from the corpus when it finds it damaged, and what
+  // the second forgot it finds in the files.
+  for (const char* sync : {"sync:ingested.partial/", "sync:corpus/", "sync_folder:corpus", "sync:shards/", "sync:manifest.json"}) {
     CrashMatrix matrix(example_);
     ASSERT_EQ(matrix.failure(), "");
     matrix.OmitSyncs(sync);

@@ -1,6 +1,7 @@
 #include "pipeline/detached_run.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,19 +38,45 @@ std::string LogName(Clock& clock, int process) {
   return std::string(kLogPrefix) + time.data() + "-" + std::to_string(process) + std::string(kLogSuffix);
 }
 
-/// The new process: a session of its own, output into the log. It never returns.
-[[noreturn]] void RunInNewSession(const std::string& log_path, int told,
-                                  const std::function<int(const std::function<void()>& started)>& run) {
+/// Lets output go to this file from now on.
+bool RedirectOutput(int fd) { return ::dup2(fd, STDOUT_FILENO) >= 0 && ::dup2(fd, STDERR_FILENO) >= 0; }
+
+std::string ReadMemory(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    const auto count = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
+    if (count <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
+/// Moves what was written so far into a log of the work folder, and lets the rest follow.
+Status BeginLog(FileSystem& files, Clock& clock, const std::string& work_folder, int memory) {
   constexpr int kMode = 0644;
+  DRAFTMILL_RETURN_IF_ERROR(files.MakeFolder(LogFolder(work_folder)));
+  const std::string path = JoinPath(LogFolder(work_folder), LogName(clock, ::getpid()));
+  const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode);
+  if (log < 0) return ErrnoStatus(errno, "make " + path);
+  std::fflush(nullptr);
+  const std::string text = ReadMemory(memory);
+  if (::write(log, text.data(), text.size()) < 0 || !RedirectOutput(log)) return ErrnoStatus(errno, "write " + path);
+  return OkStatus();
+}
+
+/// The new process: a session of its own, no input, output into memory until the run has begun. It never returns.
+[[noreturn]] void RunInNewSession(FileSystem& files, Clock& clock, const std::string& work_folder, int memory, int told,
+                                  const std::function<int(const std::function<void()>& started)>& run) {
   ::setsid();
   std::signal(SIGHUP, SIG_IGN);
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int log = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode);
-  if (input < 0 || log < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(log, STDOUT_FILENO) < 0 ||
-      ::dup2(log, STDERR_FILENO) < 0) {
-    _exit(EXIT_FAILURE);
-  }
-  const int exit_status = run([told] { static_cast<void>(::write(told, "s", 1) == 1); });
+  if (input < 0 || ::dup2(input, STDIN_FILENO) < 0 || !RedirectOutput(memory)) _exit(EXIT_FAILURE);
+  const int exit_status = run([&] {
+    const Status begun = BeginLog(files, clock, work_folder, memory);
+    // A run without a log is better than none: what it does stands in the database.
+    if (!begun.ok()) std::fprintf(stderr, "draftmill: %s\n", begun.message().c_str());
+    static_cast<void>(::write(told, "s", 1) == 1);
+  });
   std::fflush(nullptr);
   _exit(exit_status);
 }
@@ -68,34 +95,31 @@ bool WaitForStart(int told) {
 
 Result<DetachedRun> Detach(FileSystem& files, Clock& clock, const std::string& work_folder,
                            const std::function<int(const std::function<void()>& started)>& run) {
-  const bool had_folder = files.Exists(work_folder);
-  DRAFTMILL_RETURN_IF_ERROR(files.MakeFolder(LogFolder(work_folder)));
+  const int memory = ::memfd_create("draftmill-log", MFD_CLOEXEC);
   std::array<int, 2> told{};
-  if (::pipe2(told.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe");
+  if (memory < 0 || ::pipe2(told.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make room for the output of a process");
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) return ErrnoStatus(errno, "start a process");
   if (child == 0) {
     ::close(told[0]);
-    RunInNewSession(JoinPath(LogFolder(work_folder), LogName(clock, ::getpid())), told[1], run);
+    RunInNewSession(files, clock, work_folder, memory, told[1], run);
   }
   ::close(told[1]);
   DetachedRun detached;
   detached.process = static_cast<int>(child);
   detached.is_running = WaitForStart(told[0]);
   ::close(told[0]);
-  const Result<std::string> log = NewestLog(files, work_folder);
-  if (log.ok()) detached.log_path = *log;
-  if (detached.is_running) return detached;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  if (detached.is_running) {
+    if (Result<std::string> log = NewestLog(files, work_folder); log.ok()) detached.log_path = std::move(log).value();
+  } else {
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    detached.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+    detached.log = ReadMemory(memory);
   }
-  detached.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
-  if (Result<std::string> text = files.ReadAll(detached.log_path); text.ok()) detached.log = std::move(text).value();
-  // What never began leaves no trace.
-  DRAFTMILL_RETURN_IF_ERROR(files.Remove(detached.log_path));
-  ::rmdir(LogFolder(work_folder).c_str());
-  if (!had_folder) ::rmdir(work_folder.c_str());
+  ::close(memory);
   return detached;
 }
 

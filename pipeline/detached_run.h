@@ -5,7 +5,8 @@
 //   }));
 //
 // Must be called while the process has one thread. The new process has a session of its own, no input, and its output in
-// `logs/run-<time>-<process>.log` of the work folder; SIGHUP means nothing to it. Errors: kIo.
+// `logs/run-<time>-<process>.log` of the work folder, which is made when the run has begun; SIGHUP means nothing to it.
+// Errors: kIo.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@ struct DetachedRun {
   int exit_status = 0;
   int process = 0;
   std::string log_path;
-  std::string log;          ///< what it wrote, where it ended before it began; the file is then removed
+  std::string log;          ///< what it wrote, where it ended before it began
 };
 
 /// Forks, and returns in the caller when the run has begun or ended. The new process ends with what `run` returns.

@@ -151,7 +151,7 @@ Status Intake::Refuse(const RowBatch& batch, const BatchRow& row) {
   failure.reason = row.reason;
   failure.message = row.message;
   failure.place = row.place;
-  DRAFTMILL_RETURN_IF_ERROR(rejected_.Add(failure, files_[batch.file].path, batch.RawText(row)));
+  DRAFTMILL_RETURN_IF_ERROR(rejected_.Add(failure, summaries_[batch.file].path, batch.RawText(row)));
   failures_.push_back(std::move(failure));
   return OkStatus();
 }

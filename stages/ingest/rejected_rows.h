@@ -27,7 +27,7 @@ class RejectedRowsWriter {
   RejectedRowsWriter(RejectedRowsWriter&&) noexcept;
   RejectedRowsWriter& operator=(RejectedRowsWriter&&) noexcept;
 
-  /// `file`: path of the source. `raw`: the row as it stands there, empty where it was not held.
+  /// `file`: the source as it is named in what is written, so that no byte depends on where it lies. `raw`: the row as it stands there, empty where it was not held.
   Status Add(const Failure& failure, std::string_view file, std::string_view raw);
   /// Publishes the file durably; nothing may be added after it.
   Status Finish();

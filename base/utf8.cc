@@ -76,4 +76,17 @@ void AppendUtf8(std::uint32_t code_point, std::string& out) {
   }
 }
 
+std::string RepairedUtf8(std::string_view text) {
+  std::string repaired;
+  while (!text.empty()) {
+    const std::size_t good = ValidUtf8Length(text);
+    repaired += text.substr(0, good);
+    text.remove_prefix(good);
+    if (text.empty()) break;
+    AppendUtf8(0xFFFD, repaired);
+    text.remove_prefix(1);
+  }
+  return repaired;
+}
+
 }  // namespace draftmill

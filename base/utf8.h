@@ -17,4 +17,7 @@ inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Length(text) ==
 /// Appends the UTF-8 form of a code point, which must be no surrogate and at most U+10FFFF.
 void AppendUtf8(std::uint32_t code_point, std::string& out);
 
+/// The text with every byte that belongs to no valid character replaced by U+FFFD.
+std::string RepairedUtf8(std::string_view text);
+
 }  // namespace draftmill

@@ -82,13 +82,17 @@ Result<ShardReader> ShardReader::Open(FileSystem& file_system, const std::string
 Result<std::vector<std::uint16_t>> ShardReader::ReadStates(std::int64_t sample) {
   DRAFTMILL_CHECK(sample >= 0 && sample < contents_.samples(), "a sample of the shard");
   const auto at = static_cast<std::size_t>(sample);
-  const std::int64_t begin = contents_.cu_seqlens[at] * token_bytes();
-  const std::int64_t bytes = contents_.cu_seqlens[at + 1] * token_bytes() - begin;
-  std::vector<std::uint16_t> states(static_cast<std::size_t>(bytes / 2));
-  DRAFTMILL_RETURN_IF_ERROR(safetensors::ReadTensorBytes(file_.file(), file_.path(),
-                                                         *file_.header().Find("hidden_states"),
-                                                         std::as_writable_bytes(std::span(states)), begin));
+  const std::int64_t tokens = contents_.cu_seqlens[at + 1] - contents_.cu_seqlens[at];
+  std::vector<std::uint16_t> states(static_cast<std::size_t>(tokens * token_bytes() / 2));
+  DRAFTMILL_RETURN_IF_ERROR(ReadStates(sample, 0, states));
   return states;
+}
+
+Status ShardReader::ReadStates(std::int64_t sample, std::int64_t first_token, std::span<std::uint16_t> out) {
+  DRAFTMILL_CHECK(sample >= 0 && sample < contents_.samples(), "a sample of the shard");
+  const std::int64_t begin = (contents_.cu_seqlens[static_cast<std::size_t>(sample)] + first_token) * token_bytes();
+  return safetensors::ReadTensorBytes(file_.file(), file_.path(), *file_.header().Find("hidden_states"),
+                                      std::as_writable_bytes(out), begin);
 }
 
 ShardBatch ShardReader::Batch(std::int64_t index) const {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ class ShardReader {
 
   /// The states of one sample of the shard as bf16 bits, [t, L, H]; one contiguous read.
   Result<std::vector<std::uint16_t>> ReadStates(std::int64_t sample);
+  /// Part of them: tokens from `first_token` of the sample on, until `out` is full. More than the sample has is a bug.
+  Status ReadStates(std::int64_t sample, std::int64_t first_token, std::span<std::uint16_t> out);
 
   /// Reads everything once and gives all digests and the samples that do not match their own.
   Result<ShardCheck> CheckBytes();

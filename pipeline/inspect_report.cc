@@ -56,26 +56,44 @@ json::Value ChunkFacts(const std::vector<ChunkRecord>& chunks) {
 
 float Bf16ToFloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
-/// Mean over tokens of the L2 norm of each layer's state; "not finite" for a layer with a NaN or an infinity.
-json::Value NormsOf(const std::vector<std::uint16_t>& states, std::int64_t layers, std::int64_t hidden_size) {
-  const auto extent = static_cast<std::size_t>(layers * hidden_size);
-  const std::size_t tokens = extent == 0 ? 0 : states.size() / extent;
-  json::Array norms;
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers); ++layer) {
-    double sum_of_norms = 0;
-    for (std::size_t token = 0; token < tokens; ++token) {
-      const std::size_t first = token * extent + layer * static_cast<std::size_t>(hidden_size);
-      double sum_of_squares = 0;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(hidden_size); ++i) {
-        const double value = Bf16ToFloat(states[first + i]);
-        sum_of_squares += value * value;
-      }
-      sum_of_norms += std::sqrt(sum_of_squares);
+/// Mean over tokens of the L2 norm of one layer's state; "not finite" where there is a NaN or an infinity.
+json::Value MeanNorm(const std::vector<std::uint16_t>& states, std::size_t slot, std::size_t extent, std::size_t hidden_size) {
+  double sum_of_norms = 0;
+  const std::size_t tokens = states.size() / extent;
+  for (std::size_t first = slot * hidden_size; first < states.size(); first += extent) {
+    double sum_of_squares = 0;
+    for (std::size_t i = 0; i < hidden_size; ++i) {
+      const double value = Bf16ToFloat(states[first + i]);
+      sum_of_squares += value * value;
     }
-    const double mean = tokens == 0 ? 0 : sum_of_norms / static_cast<double>(tokens);
-    norms.push_back(std::isfinite(mean) ? json::Value(mean) : json::Value("not finite"));
+    sum_of_norms += std::sqrt(sum_of_squares);
   }
-  return json::Value(std::move(norms));
+  const double mean = tokens == 0 ? 0 : sum_of_norms / static_cast<double>(tokens);
+  return std::isfinite(mean) ? json::Value(mean) : json::Value("not finite");
+}
+
+/// Which x_k stands in each slot of hidden_states, by the shard's own metadata.
+std::vector<std::string> LayerNames(const ShardReader& shard) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : shard.metadata()) {
+    const Result<json::Value> layers = key == "layers" ? json::Parse(value) : Result<json::Value>(json::Value());
+    if (!layers.ok() || !layers->is_array()) continue;
+    for (const json::Value& layer : layers->as_array()) names.push_back("x_" + json::Write(layer));
+  }
+  names.resize(static_cast<std::size_t>(shard.contents().num_layers), "unnamed");
+  return names;
+}
+
+/// {"x_2": 61.3, ...} of one sample.
+Result<json::Object> MeanNorms(ShardReader& shard, std::int64_t sample) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::uint16_t> states, shard.ReadStates(sample));
+  const auto hidden_size = static_cast<std::size_t>(shard.contents().hidden_size);
+  const std::vector<std::string> names = LayerNames(shard);
+  json::Object norms;
+  for (std::size_t slot = 0; slot < names.size(); ++slot) {
+    norms.emplace_back(names[slot], MeanNorm(states, slot, names.size() * hidden_size, hidden_size));
+  }
+  return norms;
 }
 
 json::Value ShardSampleFacts(const ShardContents& contents, std::int64_t sample) {
@@ -121,6 +139,22 @@ json::Value PlaceFacts(const SamplePlace& place, const std::string& file) {
   return json::Value(std::move(facts));
 }
 
+/// The mean norms of a sample's states, where its shard is published.
+Status AddNorms(FileSystem& files, const std::string& work_folder, const SamplePlace& place, json::Value& facts) {
+  if (place.file.empty()) return OkStatus();
+  Result<ShardReader> shard = ShardReader::Open(files, JoinPath(work_folder, place.file));
+  if (!shard.ok()) {
+    facts.Set("states_missing", shard.status().message());
+    return OkStatus();
+  }
+  for (std::int64_t sample = 0; sample < shard->contents().samples(); ++sample) {
+    if (shard->contents().key(sample) != SampleKey{place.sample_id, static_cast<std::int32_t>(place.variant)}) continue;
+    DRAFTMILL_ASSIGN_OR_RETURN(json::Object norms, MeanNorms(*shard, sample));
+    facts.Set("mean_norms", std::move(norms));
+  }
+  return OkStatus();
+}
+
 std::vector<InspectedToken> TokensOf(const TokenizedChunk& chunk, const SampleKey& key,
                                      const TokenBytesFunction& token_bytes) {
   std::vector<InspectedToken> tokens;
@@ -133,20 +167,6 @@ std::vector<InspectedToken> TokensOf(const TokenizedChunk& chunk, const SampleKe
     }
   }
   return tokens;
-}
-
-/// Valid UTF-8 with every stray byte replaced, so that it can stand in JSON.
-std::string Repaired(std::string_view text) {
-  std::string repaired;
-  while (!text.empty()) {
-    const std::size_t good = ValidUtf8Length(text);
-    repaired += text.substr(0, good);
-    text.remove_prefix(good);
-    if (text.empty()) break;
-    AppendUtf8(0xFFFD, repaired);
-    text.remove_prefix(1);
-  }
-  return repaired;
 }
 
 /// Text that does nothing to a terminal: C0 and C1 controls but line breaks and tabs are written as \xNN.
@@ -179,7 +199,7 @@ std::vector<Segment> SegmentsOf(const std::vector<InspectedToken>& tokens) {
     if (segments.empty() || segments.back().supervised != token.supervised) segments.push_back({"", token.supervised});
     segments.back().text += token.bytes;
   }
-  for (Segment& segment : segments) segment.text = Repaired(segment.text);
+  for (Segment& segment : segments) segment.text = RepairedUtf8(segment.text);
   return segments;
 }
 
@@ -192,7 +212,7 @@ std::string Marked(const std::string& text, bool supervised, bool colours) {
 std::string TokenLines(const std::vector<InspectedToken>& tokens, bool colours) {
   std::string lines;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::string text = Harmless(Repaired(tokens[i].bytes), true);
+    const std::string text = Harmless(RepairedUtf8(tokens[i].bytes), true);
     lines += fmt::format("{:>6} {:>8}  {}  {}\n", i, tokens[i].id, tokens[i].supervised ? "supervised" : "          ",
                          colours ? Marked(text, tokens[i].supervised, true) : text);
   }
@@ -227,13 +247,9 @@ Result<json::Value> InspectShard(FileSystem& files, const std::string& work_fold
   for (std::int64_t sample = 0; sample < contents.samples(); ++sample) {
     samples.push_back(ShardSampleFacts(contents, sample));
     if (sample % stride != 0) continue;
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::uint16_t> states, shard.ReadStates(sample));
-    json::Value row =
-        json::Object{{"sample_id", contents.key(sample).sample_id}, {"variant", contents.key(sample).variant}};
-    const json::Value layers = NormsOf(states, contents.num_layers, contents.hidden_size);
-    for (std::size_t layer = 0; layer < layers.as_array().size(); ++layer) {
-      row.Set("kept layer " + std::to_string(layer), layers.as_array()[layer]);
-    }
+    DRAFTMILL_ASSIGN_OR_RETURN(json::Object by_layer, MeanNorms(shard, sample));
+    json::Object row = {{"sample_id", contents.key(sample).sample_id}, {"variant", contents.key(sample).variant}};
+    row.insert(row.end(), by_layer.begin(), by_layer.end());
     norms.push_back(std::move(row));
   }
   return json::Value(json::Object{{"file", path},
@@ -270,6 +286,7 @@ Result<std::vector<InspectedSample>> InspectSample(FileSystem& files, const std:
     if (corpus.ok()) {
       sample.tokens = TokensOf(corpus->chunk, {place.sample_id, static_cast<std::int32_t>(place.variant)}, token_bytes);
     }
+    DRAFTMILL_RETURN_IF_ERROR(AddNorms(files, work_folder, place, sample.facts));
     samples.push_back(std::move(sample));
   }
   if (samples.empty()) {

@@ -26,6 +26,7 @@
 #include "pipeline/stop_signal.h"
 #include "pipeline/stored_facts.h"
 #include "pipeline/vocab_step.h"
+#include "stages/extract/final_norm_weight.h"
 #include "stages/stage_spec.h"
 #include "stages/vocab_map/vocab_files.h"
 #include "state/run_lock.h"
@@ -62,6 +63,7 @@ class PipelineRun {
   Status CheckDisk();
   Status Begin();
   Status Work();
+  Status KeepFinalNorm();
   Status IngestWhereNeeded();
   Status PassChunks();
   std::vector<ChunkRecord> WantedChunks() const;
@@ -296,6 +298,7 @@ Status PipelineRun::Work() {
   if (config_.path() != JoinPath(work_, kPipelineCopyName)) {
     DRAFTMILL_RETURN_IF_ERROR(RecordFile(files_, work_, std::string(kPipelineCopyName), *state_));
   }
+  if (Reaches("extract")) DRAFTMILL_RETURN_IF_ERROR(KeepFinalNorm());
   if (Reaches("vocab_map")) DRAFTMILL_RETURN_IF_ERROR(RecoverVocab(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(IngestWhereNeeded());
   DRAFTMILL_RETURN_IF_ERROR(RemoveOrphans(files_, work_, static_cast<std::int64_t>(chunks_.size())));
@@ -305,6 +308,12 @@ Status PipelineRun::Work() {
   if (vocab_wanted_) DRAFTMILL_RETURN_IF_ERROR(MakeVocab());
   DRAFTMILL_RETURN_IF_ERROR(FinishStages());
   return Reaches("write") ? PublishManifest() : OkStatus();
+}
+
+/// Post-norm states can be derived from the shards for as long as the norm is known, also when the model is gone.
+Status PipelineRun::KeepFinalNorm() {
+  DRAFTMILL_ASSIGN_OR_RETURN(const FinalNorm norm, ReadFinalNormOfModel(inputs_.extract, inputs_.model));
+  return WriteFinalNorm(files_, work_, norm);
 }
 
 Status PipelineRun::IngestWhereNeeded() {

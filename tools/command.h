@@ -79,6 +79,7 @@ void AddRunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRerunCommand(CLI::App& app, CommandOutcome& outcome);
 void AddPlanCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStatusCommand(CLI::App& app, CommandOutcome& outcome);
+void AddExportCommand(CLI::App& app, CommandOutcome& outcome);
 void AddInspectCommand(CLI::App& app, CommandOutcome& outcome);
 void AddWhyCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVerifyCommand(CLI::App& app, CommandOutcome& outcome);

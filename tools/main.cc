@@ -36,6 +36,7 @@ int Main(int argc, char** argv) {
   CommandOutcome outcome;
   AddStatusCommand(app, outcome);
   AddInspectCommand(app, outcome);
+  AddExportCommand(app, outcome);
   AddQuarantineCommand(app, outcome);
   AddVerifyCommand(app, outcome);
   AddStopCommand(app, outcome);

@@ -287,11 +287,16 @@ Result<bool> ChunkPass::Adopt(const ChunkWork& work, std::int64_t shard) {
 // --- Extract: a thread of its own --------------------------------------------------------------------------------------
 
 Status ChunkPass::Extract(const ChunkWork& work, const std::function<Status(BatchStates)>& emit) {
-  for (std::size_t i = 0; i < work.plan.blocks.size(); ++i) {
-    BlockRequest request{.chunk = &work.tokens, .plan = &work.plan, .block = static_cast<std::int64_t>(i), .batches = {}};
+  std::size_t block = 0;
+  return context_.extractor->ExtractBlocks([&] { return NextBlock(work, block); }, emit, context_.should_stop);
+}
+
+Result<std::optional<BlockRequest>> ChunkPass::NextBlock(const ChunkWork& work, std::size_t& block) {
+  for (; block < work.plan.blocks.size(); ++block) {
+    BlockRequest request{.chunk = &work.tokens, .plan = &work.plan, .block = static_cast<std::int64_t>(block), .batches = {}};
     std::int64_t tokens = 0;
-    const PlanRange& block = work.plan.blocks[i];
-    for (std::int64_t batch = block.first; batch < block.first + block.count; ++batch) {
+    const PlanRange& range = work.plan.blocks[block];
+    for (std::int64_t batch = range.first; batch < range.first + range.count; ++batch) {
       if (!work.batch_wanted[static_cast<std::size_t>(batch)]) continue;
       request.batches.push_back(batch);
       tokens += work.plan.batch_tokens[static_cast<std::size_t>(batch)];
@@ -303,9 +308,10 @@ Status ChunkPass::Extract(const ChunkWork& work, const std::function<Status(Batc
         [this](const std::string& text) { context_.monitor->Say(EventLevel::kWarning, text); }));
     // The span of the block's throughput begins here: its batches come out together, at its end.
     context_.monitor->SetActivity("extract", StageActivity::kRunning);
-    DRAFTMILL_RETURN_IF_ERROR(context_.extractor->ExtractBlock(request, emit, context_.should_stop));
+    ++block;
+    return std::optional(std::move(request));
   }
-  return OkStatus();
+  return std::optional<BlockRequest>();
 }
 
 // --- Write: a thread of its own ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ class ChunkPass {
   Status FindMissing(ChunkWork& work);
   Result<bool> Adopt(const ChunkWork& work, std::int64_t shard);
   Status Extract(const ChunkWork& work, const std::function<Status(BatchStates)>& emit);
+  /// The next block from `block` on that has a batch to be computed, once the disk has room for it.
+  Result<std::optional<BlockRequest>> NextBlock(const ChunkWork& work, std::size_t& block);
   Status Write(const ChunkWork& work, const BatchStates& states);
   void WatchStates(const ChunkWork& work, const BatchStates& states);
   Status OpenShardFor(const ChunkWork& work, std::int64_t shard);

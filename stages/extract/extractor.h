@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "stages/extract/plan.h"
 #include "stages/extract/self_check.h"
+#include "stages/extract/state_memory.h"
 #include "stages/records.h"
 
 namespace draftmill {
@@ -67,7 +69,7 @@ struct BatchStates {
   std::int32_t batch = 0;                      ///< index in the chunk's plan
   std::vector<SampleKey> keys;                 ///< [samples of the batch] in packed order: identity as the engine saw it
   std::vector<std::uint64_t> token_hashes;     ///< [samples of the batch] taken from the ids that were really computed
-  std::vector<std::uint16_t> hidden_states;    ///< bf16 bits, [t, L, H]
+  StateVector hidden_states;                   ///< bf16 bits, [t, L, H]
   std::vector<float> float_states;             ///< [t, L, H] in place of hidden_states where float32 was asked for
   std::vector<std::uint8_t> sample_state;      ///< [samples]: 0 good, 1 quarantined (NaN or Inf twice); states are zeroed
   StateCheck check;                            ///< what the engine saw of its own states
@@ -95,6 +97,16 @@ class Extractor {
   /// `emit` ends the call with that failure. `should_stop` is asked between layers; true ends with kCancelled.
   virtual Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
                               const std::function<bool()>& should_stop) = 0;
+
+  /// Hands out the next block of work, and nullopt at the end. May wait, for example for disk space.
+  using NextBlock = std::function<Result<std::optional<BlockRequest>>()>;
+
+  /// Computes blocks until `next` has no more; states come as from ExtractBlock, in the order of the blocks. An engine
+  /// may ask for a block before the states of the last one were emitted, so that a device computes one while the other
+  /// is copied and written; what a request points to must stay until the call returns. All callbacks run on the calling
+  /// thread.
+  virtual Status ExtractBlocks(const NextBlock& next, const std::function<Status(BatchStates)>& emit,
+                               const std::function<bool()>& should_stop);
 
   virtual const ModelDescription& model() const = 0;
   /// Library versions, instruction set or device model: recorded per shard (docs/formats.md, "numerics environment").

@@ -23,10 +23,11 @@ endif()
 add_library(draftmill_flags INTERFACE)
 target_include_directories(draftmill_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_options(draftmill_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual -Werror)
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wnon-virtual-dtor;-Wold-style-cast;-Woverloaded-virtual;-Werror>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;-Werror=all-warnings>")
 # g++ 12 gives false reports of these for std::variant and std::string at -O2 (GCC bugs 105593, 105651, 107138).
 target_compile_options(draftmill_flags INTERFACE
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>)
+  "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized;-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>")
 target_compile_definitions(draftmill_flags INTERFACE FMT_HEADER_ONLY=1 SPDLOG_FMT_EXTERNAL=1)
 if(DRAFTMILL_BUILD_FUZZERS)
   # Coverage of the code under test, not of the fuzz targets alone, is what guides libFuzzer.

@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 
 MINUTES ?= 1
 
-.PHONY: all demo test test-all torture asan tsan tidy format bench ci
+.PHONY: all demo test test-all torture asan tsan tidy format bench dist ci
 
 all:
 	tools/setup.sh cpu
@@ -41,6 +41,11 @@ format:
 
 bench:
 	tools/bench.sh
+
+dist:
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target draftmill
+	tools/dist.sh
 
 ci:
 	.ci/run

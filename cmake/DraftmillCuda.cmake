@@ -43,6 +43,7 @@ if(_draftmill_missing)
 endif()
 
 set(DRAFTMILL_CUDA ON)
+list(APPEND CMAKE_BUILD_RPATH "${CMAKE_BINARY_DIR}")  # where programs of the build tree look for the plug-in
 set(CMAKE_CUDA_COMPILER "${DRAFTMILL_NVCC}")
 set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
 # Machine code for A100 and Hopper; newer ones compile the intermediate code when a program starts.

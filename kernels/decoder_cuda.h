@@ -3,7 +3,7 @@
 // is read and written once.
 //
 //   DRAFTMILL_RETURN_IF_ERROR(cuda::AddNorm({.residual = x, .branch = y, ...}, stream));      // queued, does not wait
-//   reference::AddNorm({...});                                                                // the same on host memory
+//   cuda::reference::AddNorm({...});                                                          // the same on host memory
 //
 // Activations are bfloat16, weights of norms and sinks float32, all row-major on the device of `stream`; sums and exponentials are float32. Roundings stand where
 // transformers' bfloat16 model has them. Widths that are no multiple of eight, and rows that do not begin at 16 bytes, take
@@ -23,10 +23,7 @@
 // As the CUDA runtime declares it: this header needs no toolkit.
 using cudaStream_t = struct CUstream_st*;
 
-namespace draftmill {
-
-/// Activations of gated MLPs.
-enum class GateKind : std::uint8_t { kSilu, kGeluTanh, kClampedSwiglu };
+namespace draftmill::cuda {
 
 /// out[r] = table[ids[r]], times `scale` where it is not 1 (rounded once).
 struct EmbedRowsArgs {
@@ -103,16 +100,12 @@ struct MarkNonFiniteArgs {
   std::int64_t cols = 0;
 };
 
-namespace cuda {
-
 Status EmbedRows(const EmbedRowsArgs& args, cudaStream_t stream);
 Status AddNorm(const AddNormArgs& args, cudaStream_t stream);
 Status RotateHeads(const RotateHeadsArgs& args, cudaStream_t stream);
 Status Gate(const GateArgs& args, cudaStream_t stream);
 Status ApplySinks(const SinksArgs& args, cudaStream_t stream);
 Status MarkNonFinite(const MarkNonFiniteArgs& args, cudaStream_t stream);
-
-}  // namespace cuda
 
 namespace reference {
 
@@ -124,4 +117,4 @@ void ApplySinks(const SinksArgs& args);
 void MarkNonFinite(const MarkNonFiniteArgs& args);
 
 }  // namespace reference
-}  // namespace draftmill
+}  // namespace draftmill::cuda

@@ -12,7 +12,9 @@
 namespace draftmill {
 namespace {
 
+using cuda::AddNormArgs;
 using cuda::DeviceBuffer;
+using cuda::RotateHeadsArgs;
 
 constexpr std::int64_t kRows = 32768;
 constexpr std::int64_t kHidden = 4096;
@@ -111,7 +113,7 @@ void BM_Gate(benchmark::State& state) {
   if (cuda::DeviceCount() == 0) return state.SkipWithError("no GPU on this machine");
   auto gate_up = RandomValues(kRows * 2 * kWidth);
   auto out = DeviceBuffer<Bf16>::Make(kRows * kWidth).value();
-  const GateArgs args{gate_up.data(), out.data(), kRows, kWidth, static_cast<GateKind>(state.range(0)), 7.0F};
+  const cuda::GateArgs args{gate_up.data(), out.data(), kRows, kWidth, static_cast<GateKind>(state.range(0)), 7.0F};
   Measure(state, kRows * kWidth * 2 * 3, [&] { return cuda::Gate(args, nullptr); });
 }
 
@@ -120,7 +122,7 @@ void BM_MarkNonFinite(benchmark::State& state) {
   auto values = RandomValues(kRows * 4 * kHidden);
   auto owner = Filled<std::int32_t>(kRows, [](std::int64_t) { return 0; });
   auto bad = Filled<std::int32_t>(1, [](std::int64_t) { return 0; });
-  const MarkNonFiniteArgs args{values.data(), owner.data(), bad.data(), kRows, 4 * kHidden};
+  const cuda::MarkNonFiniteArgs args{values.data(), owner.data(), bad.data(), kRows, 4 * kHidden};
   Measure(state, kRows * 4 * kHidden * 2, [&] { return cuda::MarkNonFinite(args, nullptr); });
 }
 

@@ -16,7 +16,10 @@
 namespace draftmill {
 namespace {
 
+using cuda::AddNormArgs;
 using cuda::DeviceBuffer;
+using cuda::RotateHeadsArgs;
+namespace reference = cuda::reference;
 
 constexpr std::uint16_t kPoison = 0x7fc1;
 
@@ -220,7 +223,7 @@ TEST_F(DecoderCudaTest, Gate) {
       std::vector<Bf16> out = Poisoned(rows * width);
       const auto device_gate_up = ToDevice(gate_up);
       auto device_out = ToDevice(out);
-      GateArgs args{device_gate_up.data(), device_out.data(), rows, width, kind, 7.0F};
+      cuda::GateArgs args{device_gate_up.data(), device_out.data(), rows, width, kind, 7.0F};
       Finish(cuda::Gate(args, nullptr));
       args.gate_up = gate_up.data();
       args.out = out.data();

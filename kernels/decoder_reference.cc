@@ -6,7 +6,7 @@
 
 #include "kernels/decoder_cuda.h"
 
-namespace draftmill::reference {
+namespace draftmill::cuda::reference {
 namespace {
 
 float InverseRms(const float* x, std::int64_t count, float epsilon) {
@@ -140,4 +140,4 @@ void MarkNonFinite(const MarkNonFiniteArgs& args) {
   }
 }
 
-}  // namespace draftmill::reference
+}  // namespace draftmill::cuda::reference

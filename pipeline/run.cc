@@ -157,9 +157,6 @@ Status PipelineRun::CheckRequest() const {
         "this draftmill was built without torch, so it cannot run `extract`. Nothing was started. `draftmill run TARGET "
         "--until vocab_map` makes corpus/ and vocab/; for the states use a build with torch (cmake --preset release)");
   }
-  if (Reaches("extract") && config_.section("extract").Text("device") == "cuda") {
-    return Unsupported("extract.device is cuda, and this draftmill has no engine for GPUs. Nothing was started: set it to cpu or auto");
-  }
   return OkStatus();
 }
 

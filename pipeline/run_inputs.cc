@@ -179,6 +179,7 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   const std::string& model_folder = inputs.extract.model_folder;
   DRAFTMILL_RETURN_IF_ERROR(CheckModelFolder(files, model_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.model, DescribeModel(model_folder, inputs.extract.layers));
+  DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(inputs.model, inputs.extract));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, inputs, stored));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
                                                                     {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));

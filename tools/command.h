@@ -73,6 +73,7 @@ bool StandardOutputShowsColours();
 std::string_view ProgramVersion();
 
 // Each adds its command; the callback sets `outcome`.
+void AddBenchCommand(CLI::App& app, CommandOutcome& outcome);
 void AddConfigCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVersionCommand(CLI::App& app, CommandOutcome& outcome);
 void AddRunCommand(CLI::App& app, CommandOutcome& outcome);

@@ -47,6 +47,7 @@ int Main(int argc, char** argv) {
   AddWhyCommand(app, outcome);
   AddStateCommand(app, outcome);
   AddStatesCommand(app, outcome);
+  AddBenchCommand(app, outcome);
   AddConfigCommand(app, outcome);
   AddDoctorCommand(app, outcome);
   AddVersionCommand(app, outcome);

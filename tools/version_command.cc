@@ -7,7 +7,9 @@
 namespace draftmill {
 namespace {
 
-#ifdef DRAFTMILL_WITH_TORCH
+#if defined(DRAFTMILL_WITH_CUDA)
+constexpr std::string_view kEngine = "cpu, cuda";
+#elif defined(DRAFTMILL_WITH_TORCH)
 constexpr std::string_view kEngine = "cpu";
 #else
 constexpr std::string_view kEngine = "none (text build)";

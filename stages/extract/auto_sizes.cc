@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "stages/extract/device_memory.h"
+
 namespace draftmill {
 namespace {
 
@@ -41,6 +43,7 @@ std::int64_t ExtractBytes(const ModelDescription& model, const ExtractOptions& o
 }
 
 Result<ExtractSizes> ResolveAuto(const ModelDescription& model, const ExtractOptions& options) {
+  if (options.device == "cuda") return ResolveDeviceSizes(model, options);
   const WeightStoreOptions weights = PlanWeights(model, options);
   const bool streamed = weights.policy == WeightPolicy::kStreamed;
   for (std::int64_t batches = streamed ? kMostBatchesInStreamedBlock : kMostBatchesInBlock; batches >= 1; --batches) {

@@ -15,7 +15,9 @@ const StageSpec& ExtractSpec() {
       .parameters = {
           {.name = "device",
            .type = ParameterType::kChoice,
-           .doc = "Where the model runs. `auto` takes the accelerator where this build and machine have one, else the CPU.",
+           .doc = "Where the model runs. `cuda` takes every GPU that the process may use (CUDA_VISIBLE_DEVICES) and is refused, "
+                  "with the reason, where there is none or the GPU engine does not run the model (docs/models.md); `auto` "
+                  "takes GPUs where that is possible, else the CPU.",
            .default_yaml = "auto",
            .choices = {"auto", "cpu", "cuda"},
            .in_fingerprint = false},

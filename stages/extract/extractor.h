@@ -33,6 +33,8 @@ struct ExtractOptions {
   std::int64_t checked_positions = kCheckedPositions;  ///< of a batch, at which the model's head is read
   int threads = 1;                       ///< of the engine's own arena
   std::int64_t memory_bytes = 0;         ///< what weights, activations and states in flight may take together
+  /// Set by ResolveDevice: free memory of the GPU that has least; 0 on the CPU.
+  std::int64_t device_bytes = 0;
 };
 
 /// What the CPU engine takes, the same on every machine: from it `auto` sizes are resolved and limits checked.
@@ -55,6 +57,9 @@ struct ModelDescription {
   std::vector<std::int32_t> layers;      ///< resolved layer list
   std::int64_t weight_bytes = 0;
   EngineMemory memory;                   ///< what the CPU engine needs for it
+  EngineMemory device_memory;            ///< what the GPU engine needs on each GPU; tokens are a batch's
+  Status device_support;                 ///< why the GPU engine does not run it, or success
+  bool published_in_float32 = false;     ///< what an empty ExtractOptions::dtype means
   std::string model_fingerprint;         ///< hex; config.json, safetensors headers, file sizes
   json::Value facts;                     ///< everything that `doctor model --json` prints
 };
@@ -114,6 +119,10 @@ class Extractor {
   /// XXH3-128 over all weight bytes as loaded, hex; the same files give the same digest.
   virtual std::string weights_digest() const = 0;
 };
+
+/// Settles extract.device before anything is started: `auto` becomes cuda where this build, this machine and the model
+/// allow it, else cpu. `cuda` where that cannot be is kUnsupported with the reason. In builds without the engine always cpu.
+Status ResolveDevice(const ModelDescription& model, ExtractOptions& options);
 
 /// True in builds that contain the engine (not in the text build).
 bool ExtractorIsBuilt();

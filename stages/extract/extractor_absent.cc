@@ -17,6 +17,11 @@ Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions&) { re
 
 Result<HeadAgreement> ReadHeadOfFolder(const std::string&, std::span<const float>, std::span<const CheckedTokens>) { return Absent(); }
 
+Status ResolveDevice(const ModelDescription& /*model*/, ExtractOptions& options) {
+  options.device = "cpu";  // sizes are planned for it; nothing runs here
+  return OkStatus();
+}
+
 bool ExtractorIsBuilt() { return false; }
 
 }  // namespace draftmill

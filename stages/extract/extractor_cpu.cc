@@ -14,6 +14,7 @@
 #include "stages/extract/block_decoder.h"
 #include "stages/extract/cpu_extractor.h"
 #include "stages/extract/cpu_memory.h"
+#include "stages/extract/device_engine.h"
 #include "stages/extract/extractor.h"
 #include "stages/extract/model_family.h"
 #include "stages/extract/model_folder.h"
@@ -24,8 +25,8 @@ namespace draftmill {
 namespace {
 
 Status CheckOptions(const ExtractOptions& options) {
-  if (options.device != "auto" && options.device != "cpu") {
-    return Unsupported("extract.device " + options.device + ": this draftmill has no engine for it; use cpu or auto");
+  if (options.device != "auto" && options.device != "cpu" && options.device != "cuda") {
+    return InvalidConfig("extract.device must be auto, cpu or cuda, not " + options.device);
   }
   if (options.weights != "auto" && options.weights != "resident" && options.weights != "streamed") {
     return InvalidConfig("extract.weights must be auto, resident or streamed, not " + options.weights);
@@ -361,7 +362,11 @@ Result<std::unique_ptr<Extractor>> MakeCpuExtractor(ModelFolder model, const Ext
 Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& options) {
   DRAFTMILL_RETURN_IF_ERROR(CheckOptions(options));
   DRAFTMILL_ASSIGN_OR_RETURN(ModelFolder model, OpenModelFolder(options.model_folder, options.layers));
-  return MakeCpuExtractor(std::move(model), options);
+  ExtractOptions resolved = options;
+  DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(model.description, resolved));
+  if (resolved.device != "cuda") return MakeCpuExtractor(std::move(model), options);
+  DRAFTMILL_ASSIGN_OR_RETURN(const DeviceEngine* engine, LoadDeviceEngine());
+  return engine->MakeExtractor(resolved, std::move(model));
 }
 
 bool ExtractorIsBuilt() { return true; }

@@ -295,9 +295,24 @@ TEST_F(ExtractorTest, FusedNumericsDifferAndSayso) {
   EXPECT_THAT(Extractor::Create(options_).value()->numerics_environment(), HasSubstr("numerics fused"));
 }
 
-TEST_F(ExtractorTest, RefusesWhatIsNotBuilt) {
+TEST_F(ExtractorTest, WithoutAGpuCudaIsRefusedWithTheReason) {
   options_.device = "cuda";
-  EXPECT_EQ(Extractor::Create(options_).status().code(), StatusCode::kUnsupported);
+  const auto extractor = Extractor::Create(options_);
+  if (extractor.ok()) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_EQ(extractor.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(extractor.status().message(), HasSubstr("extract.device is cuda: "));
+  EXPECT_THAT(extractor.status().message(), HasSubstr("Nothing was started"));
+}
+
+TEST_F(ExtractorTest, TheGpuEngineRefusesFloat32) {
+  options_.device = "cuda";
+  options_.dtype = "float32";
+  EXPECT_THAT(Extractor::Create(options_).status().message(), HasSubstr("float32"));
+}
+
+TEST_F(ExtractorTest, RefusesUnknownWords) {
+  options_.device = "elsewhere";
+  EXPECT_EQ(Extractor::Create(options_).status().code(), StatusCode::kInvalidConfig);
   options_.device = "cpu";
   options_.weights = "elsewhere";
   EXPECT_EQ(Extractor::Create(options_).status().code(), StatusCode::kInvalidConfig);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "stages/extract/cpu_memory.h"
+#include "stages/extract/device_memory.h"
+#include "stages/extract/device_support.h"
 #include "stages/extract/model_config.h"
 #include "stages/extract/model_family.h"
 #include "stages/extract/weights_index.h"
@@ -76,6 +78,9 @@ Result<ModelFolder> OpenModelFolder(const std::string& model_folder, const std::
   description.vocab_rows = model.config.vocab_size;
   description.max_positions = model.config.max_positions;
   description.memory = CpuMemoryOf(model.config, static_cast<std::int64_t>(description.layers.size()));
+  description.device_memory = DeviceMemoryOf(model.config, description.layers);
+  description.device_support = CheckDeviceSupports(model.config);
+  description.published_in_float32 = model.config.compute == ComputeType::kFloat32;
   description.weight_bytes = model.tensors.total_bytes();
   DRAFTMILL_ASSIGN_OR_RETURN(description.model_fingerprint, Fingerprint(model_folder, model.index));
   description.facts = ModelFacts(model.config);

@@ -134,7 +134,9 @@ Status Publish(Output& output, const std::string& partial, const std::string& pa
 }
 
 Result<ChunkPlan> PlanRows(const StatesRequest& request, const TokenizedChunk& chunk, const ModelDescription& model) {
-  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model, request.options));
+  ExtractOptions options = request.options;
+  DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(model, options));
+  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model, options));
   PlanParameters parameters;
   parameters.batch_tokens = request.batch_tokens > 0 ? request.batch_tokens : sizes.batch_tokens;
   parameters.block_tokens = request.block_tokens > 0 ? request.block_tokens : sizes.block_tokens;

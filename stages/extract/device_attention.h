@@ -1,0 +1,83 @@
+// Causal attention of packed sequences on a GPU: q, k and v are read inside the fused product, each by its strides.
+//
+//   DeviceAttention attention(shape);
+//   DRAFTMILL_RETURN_IF_ERROR(attention.Run({.qkv = qkv, .out = out, .sequences = sequences, .window = 0}, stream));
+//
+// Two implementations behind one call. cuDNN's graph interface with ragged offsets, where the GPU is Hopper or later, heads
+// have at most 128 dims and no window cuts anything off: 1.75 to 2.3 times as fast (docs/benchmarks.md). FlashAttention 2
+// through ATen elsewhere. The choice follows from the model, the batch and the GPU alone, so it is the same in every run.
+//
+// cuDNN's plans are kept, one for each pair of (samples rounded up to 16, longest sample rounded up to 1,024). One object
+// belongs to one thread and one GPU. Run queues and does not wait; what torch throws passes through.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "kernels/bfloat16.h"
+
+using cudaStream_t = struct CUstream_st*;
+
+namespace draftmill {
+
+/// Samples of a batch are counted in steps of this for attention's plans; the last ones are empty.
+inline constexpr std::int64_t kSampleMultiple = 16;
+
+struct AttentionShape {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;   ///< a multiple of 8, at most 256
+  float scale = 1;
+
+  std::int64_t q_width() const { return heads * head_dim; }
+  std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+/// The sequences of a batch. Arrays are on the GPU and have room for `samples` rounded up to kSampleMultiple; the places
+/// beyond `samples` repeat the end (offsets) or are 0 (lengths).
+struct DeviceSequences {
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t longest = 0;
+  const std::int32_t* cu_seqlens = nullptr;   ///< [samples + 1]
+  const std::int32_t* lengths = nullptr;      ///< [samples]
+  const std::int32_t* qkv_offsets = nullptr;  ///< [samples + 1]: first token's place in qkv, in elements
+  const std::int32_t* out_offsets = nullptr;  ///< [samples + 1]: and in out
+};
+
+struct AttentionArgs {
+  const Bf16* qkv = nullptr;   ///< [tokens, qkv_width]
+  Bf16* out = nullptr;         ///< [tokens, heads * head_dim]
+  DeviceSequences sequences;
+  std::int64_t window = 0;     ///< keys that a query sees, its own included; 0 for all before it
+};
+
+/// One implementation; made for one shape.
+class AttentionKernel {
+ public:
+  virtual ~AttentionKernel() = default;
+  virtual Status Run(const AttentionArgs& args, cudaStream_t stream) = 0;
+};
+
+/// cuDNN's graph interface. kDevice where the library does not start.
+Result<std::unique_ptr<AttentionKernel>> MakeCudnnAttention(const AttentionShape& shape);
+/// FlashAttention 2 through ATen.
+std::unique_ptr<AttentionKernel> MakeFlashAttention(const AttentionShape& shape);
+/// "cudnn 9.19.0"
+std::string CudnnVersion();
+
+/// Chooses between the two, batch by batch.
+class DeviceAttention {
+ public:
+  /// For the GPU that is current.
+  static Result<DeviceAttention> Make(const AttentionShape& shape);
+  Status Run(const AttentionArgs& args, cudaStream_t stream);
+
+ private:
+  std::unique_ptr<AttentionKernel> cudnn_;  ///< null where it is not used
+  std::unique_ptr<AttentionKernel> flash_;
+};
+
+}  // namespace draftmill

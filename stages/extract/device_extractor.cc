@@ -1,0 +1,313 @@
+// The plug-in's side of device_engine.h: hands blocks to the GPUs, emits their states in plan order.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <torch/headeronly/version.h>
+
+#include "kernels/device_buffer.h"
+#include "stages/extract/device_attention.h"
+#include "stages/extract/device_engine.h"
+#include "stages/extract/device_guard.h"
+#include "stages/extract/device_rates.h"
+#include "stages/extract/device_worker.h"
+#include "stages/extract/weight_store.h"
+
+namespace draftmill {
+namespace {
+
+/// Blocks that a GPU may have before it: two under way and the next, which it begins the moment the first is done.
+constexpr std::int64_t kBlocksAhead = 3;
+/// Batches on the host at a time, for each GPU: two under way, the rest with the shard writer.
+constexpr int kSlabs = kFewestSlabs + 1;
+constexpr auto kStopPoll = std::chrono::milliseconds(100);
+
+/// The largest batch of a plan, for which buffers are made once.
+struct PlanSizes {
+  std::int64_t tokens = 0;
+  std::int64_t samples = 0;
+  std::int64_t longest = 0;
+};
+
+PlanSizes SizesOf(const ChunkPlan& plan, const TokenizedChunk& chunk) {
+  PlanSizes sizes;
+  for (const std::int64_t tokens : plan.batch_tokens) sizes.tokens = std::max(sizes.tokens, tokens);
+  for (const PlanRange& batch : plan.batches) sizes.samples = std::max(sizes.samples, batch.count);
+  for (std::size_t i = 1; i < chunk.cu_seqlens.size(); ++i) {
+    sizes.longest = std::max(sizes.longest, chunk.cu_seqlens[i] - chunk.cu_seqlens[i - 1]);
+  }
+  return sizes;
+}
+
+Status CheckRequest(const BlockRequest& request) {
+  if (request.chunk == nullptr || request.plan == nullptr) return Internal("a block request without chunk or plan");
+  const auto& blocks = request.plan->blocks;
+  if (request.block < 0 || request.block >= static_cast<std::int64_t>(blocks.size())) {
+    return Internal("the plan has no block " + std::to_string(request.block));
+  }
+  const PlanRange range = blocks[static_cast<std::size_t>(request.block)];
+  const auto inside = [&](std::int64_t batch) { return batch >= range.first && batch < range.first + range.count; };
+  if (!std::all_of(request.batches.begin(), request.batches.end(), inside) || !std::is_sorted(request.batches.begin(), request.batches.end())) {
+    return Internal("batches that are not of block " + std::to_string(request.block) + " or not in order");
+  }
+  return OkStatus();
+}
+
+class DeviceExtractor : public Extractor {
+ public:
+  DeviceExtractor(ModelDescription model, ExtractOptions options, std::string environment, std::string weights_digest)
+      : model_(std::move(model)),
+        options_(std::move(options)),
+        environment_(std::move(environment)),
+        weights_digest_(std::move(weights_digest)) {}
+
+  void AddDevice(int device, std::unique_ptr<DeviceDecoder> decoder) {
+    const std::size_t index = workers_.size();
+    waiting_.push_back(0);
+    workers_.push_back(std::make_unique<DeviceWorker>(
+        device, std::move(decoder), model_.vocab_rows, StateWidth(), kSlabs,
+        [this, index](const DeviceJob& job, Result<BatchStates> states) { Take(index, job, std::move(states)); }));
+  }
+
+  Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
+                      const std::function<bool()>& should_stop) override {
+    bool given = false;
+    return ExtractBlocks(
+        [&]() -> Result<std::optional<BlockRequest>> {
+          if (std::exchange(given, true)) return std::optional<BlockRequest>();
+          return std::optional(request);
+        },
+        emit, should_stop);
+  }
+
+  Status ExtractBlocks(const NextBlock& next, const std::function<Status(BatchStates)>& emit,
+                       const std::function<bool()>& should_stop) override {
+    for (const auto& worker : workers_) worker->Resume();
+    blocks_.clear();
+    first_block_ = 0;
+    const Status status = Flow(next, emit, should_stop);
+    for (const auto& worker : workers_) worker->Stop();
+    Drain();
+    return status;
+  }
+
+  const ModelDescription& model() const override { return model_; }
+  std::string numerics_environment() const override { return environment_; }
+  std::string weights_digest() const override { return weights_digest_; }
+
+ private:
+  /// A block that was handed out: its batches' states as they come, in order.
+  struct OpenBlock {
+    std::int64_t batches = 0;            ///< that are still to be emitted
+    std::deque<Result<BatchStates>> states;
+  };
+
+  std::int64_t StateWidth() const { return static_cast<std::int64_t>(model_.layers.size()) * model_.hidden_size; }
+
+  Status Flow(const NextBlock& next, const std::function<Status(BatchStates)>& emit, const std::function<bool()>& should_stop) {
+    bool more = true;
+    while (true) {
+      for (std::optional<std::size_t> worker = more ? IdleWorker() : std::nullopt; worker; worker = more ? IdleWorker() : std::nullopt) {
+        DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<BlockRequest> request, next());
+        more = request.has_value();
+        if (more) DRAFTMILL_RETURN_IF_ERROR(HandOut(*request, *worker));
+      }
+      if (should_stop && should_stop()) return Cancelled("extraction stopped; what was not written is computed again");
+      std::optional<Result<BatchStates>> states = NextStates();
+      if (!states) {
+        if (!more && AllEmitted()) return OkStatus();
+        continue;
+      }
+      if (!states->ok()) return states->status();
+      DRAFTMILL_RETURN_IF_ERROR(emit(std::move(*states).value()));
+    }
+  }
+
+  /// A GPU that has fewer blocks before it than it may have: the one with the fewest.
+  std::optional<std::size_t> IdleWorker() {
+    const std::lock_guard lock(mutex_);
+    const auto least = std::min_element(waiting_.begin(), waiting_.end());
+    if (*least > most_batches_ * (kBlocksAhead - 1)) return std::nullopt;
+    return static_cast<std::size_t>(least - waiting_.begin());
+  }
+
+  Status HandOut(const BlockRequest& request, std::size_t worker) {
+    DRAFTMILL_RETURN_IF_ERROR(CheckRequest(request));
+    if (request.plan != sized_plan_) {
+      sizes_ = SizesOf(*request.plan, *request.chunk);
+      sized_plan_ = request.plan;
+      DRAFTMILL_RETURN_IF_ERROR(CheckMemory());
+    }
+    const auto count = static_cast<std::int64_t>(request.batches.size());
+    std::int64_t block = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      block = first_block_ + static_cast<std::int64_t>(blocks_.size());
+      blocks_.emplace_back().batches = count;
+      waiting_[worker] += count;
+      most_batches_ = std::max(most_batches_, count);
+    }
+    for (const std::int64_t batch : request.batches) {
+      workers_[worker]->Add({block, batch, request.chunk, request.plan, sizes_.tokens, sizes_.samples, sizes_.longest});
+    }
+    return OkStatus();
+  }
+
+  Status CheckMemory() const {
+    const std::int64_t needed = kFewestSlabs * 2 * sizes_.tokens * StateWidth() * static_cast<std::int64_t>(workers_.size());
+    if (options_.memory_bytes <= 0 || needed <= options_.memory_bytes) return OkStatus();
+    return OutOfMemory("batches of " + std::to_string(sizes_.tokens) + " tokens need " + std::to_string(needed) +
+                       " bytes on the host and " + std::to_string(options_.memory_bytes) +
+                       " are allowed; raise limits.memory, or lower extract.batch_tokens or tokenize.max_length. What is "
+                       "published is safe");
+  }
+
+  /// From a GPU's thread.
+  void Take(std::size_t worker, const DeviceJob& job, Result<BatchStates> states) {
+    {
+      const std::lock_guard lock(mutex_);
+      --waiting_[worker];
+      blocks_[static_cast<std::size_t>(job.block - first_block_)].states.push_back(std::move(states));
+    }
+    changed_.notify_one();
+  }
+
+  /// The next states in plan order; none where they are not there within a moment.
+  std::optional<Result<BatchStates>> NextStates() {
+    std::unique_lock lock(mutex_);
+    while (!blocks_.empty() && blocks_.front().batches == 0) {
+      blocks_.pop_front();
+      ++first_block_;
+    }
+    if (blocks_.empty()) return std::nullopt;
+    changed_.wait_for(lock, kStopPoll, [&] { return !blocks_.front().states.empty(); });
+    OpenBlock& block = blocks_.front();
+    if (block.states.empty()) return std::nullopt;
+    Result<BatchStates> states = std::move(block.states.front());
+    block.states.pop_front();
+    --block.batches;
+    return states;
+  }
+
+  bool AllEmitted() {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(blocks_.begin(), blocks_.end(), [](const OpenBlock& block) { return block.batches == 0; });
+  }
+
+  /// Waits until no GPU holds anything of this call.
+  void Drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return std::all_of(waiting_.begin(), waiting_.end(), [](std::int64_t count) { return count == 0; }); });
+    blocks_.clear();
+    sized_plan_ = nullptr;
+  }
+
+  const ModelDescription model_;
+  const ExtractOptions options_;
+  const std::string environment_;
+  const std::string weights_digest_;
+  const ChunkPlan* sized_plan_ = nullptr;
+  PlanSizes sizes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::int64_t> waiting_;    ///< by GPU: batches that it was given and has not handed back
+  std::int64_t most_batches_ = 1;        ///< of a block
+  std::int64_t first_block_ = 0;         ///< number of blocks_.front()
+  std::deque<OpenBlock> blocks_;
+  std::vector<std::unique_ptr<DeviceWorker>> workers_;  // last: their threads use what stands above
+};
+
+Status CheckOptions(const ExtractOptions& options) {
+  if (options.weights != "auto" && options.weights != "resident") {
+    return Unsupported("extract.weights " + options.weights + " is not built for GPUs; use resident or auto");
+  }
+  if (options.numerics != "hf" && options.numerics != "fused") {
+    return InvalidConfig("extract.numerics must be hf or fused, not " + options.numerics);
+  }
+  return OkStatus();
+}
+
+std::string Environment(const DeviceFacts& device, const ExtractOptions& options) {
+  int runtime = 0;
+  cudaRuntimeGetVersion(&runtime);
+  return "cuda " + device.name + ", products bfloat16, numerics " + options.numerics + ", torch " + TORCH_VERSION + ", cuda runtime " +
+         std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10) + ", " + CudnnVersion();
+}
+
+Status CheckRoom(const DeviceFacts& device, const ModelDescription& model) {
+  if (model.device_memory.resident_bytes <= device.free_bytes) return OkStatus();
+  return OutOfMemory("the model's weights take " + std::to_string(model.device_memory.resident_bytes) + " bytes and " + device.name +
+                     " has " + std::to_string(device.free_bytes) + " free of " + std::to_string(device.total_bytes) +
+                     "; end what else runs on it, or set extract.device to cpu. Nothing was loaded");
+}
+
+Result<std::unique_ptr<DeviceDecoder>> LoadDecoder(int device, const ModelFolder& model, const ExtractOptions& options,
+                                                   WeightStore<Bf16>& store) {
+  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(device), "cudaSetDevice"));
+  DRAFTMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Load(model.config, store, model.description.layers.back()));
+  return DeviceDecoder::Make(model.config, {model.description.layers, options.numerics == "fused"}, std::move(weights));
+}
+
+Result<std::vector<DeviceFacts>> ListDevices() {
+  const int count = cuda::DeviceCount();
+  if (count == 0) return Unsupported("the NVIDIA driver offers no GPU to this process");
+  std::vector<DeviceFacts> devices;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    std::size_t free = 0;
+    std::size_t total = 0;
+    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties"));
+    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(i), "cudaSetDevice"));
+    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
+    devices.push_back({properties.name, static_cast<std::int64_t>(total), static_cast<std::int64_t>(free)});
+  }
+  return devices;
+}
+
+class CudaEngine : public DeviceEngine {
+ public:
+  Result<std::vector<DeviceFacts>> Devices() const override { return ListDevices(); }
+
+  Result<DeviceRates> MeasureRates(double seconds) const override {
+    DRAFTMILL_RETURN_IF_ERROR(Devices().status());
+    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(0), "cudaSetDevice"));
+    return Guarded([&] { return MeasureDeviceRates(seconds); });
+  }
+
+  Result<std::unique_ptr<Extractor>> MakeExtractor(const ExtractOptions& options, ModelFolder model) const override {
+    return Guarded([&] { return Load(options, std::move(model)); });
+  }
+
+ private:
+  static Result<std::unique_ptr<Extractor>> Load(const ExtractOptions& options, ModelFolder model) {
+    DRAFTMILL_RETURN_IF_ERROR(CheckOptions(options));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> devices, ListDevices());
+    for (const DeviceFacts& device : devices) DRAFTMILL_RETURN_IF_ERROR(CheckRoom(device, model.description));
+    model.config.compute = ComputeType::kBfloat16;
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WeightStore<Bf16>> store,
+                               WeightStore<Bf16>::Open(model, {WeightPolicy::kResident, options.threads}));
+    auto extractor = std::make_unique<DeviceExtractor>(model.description, options, Environment(devices[0], options), store->digest());
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      DRAFTMILL_ASSIGN_OR_RETURN(auto decoder, LoadDecoder(static_cast<int>(i), model, options, *store));
+      extractor->AddDevice(static_cast<int>(i), std::move(decoder));
+    }
+    return std::unique_ptr<Extractor>(std::move(extractor));
+  }
+};
+
+}  // namespace
+}  // namespace draftmill
+
+extern "C" __attribute__((visibility("default"))) const draftmill::DeviceEngine* draftmill_device_engine(const char* version) {
+  static const draftmill::CudaEngine engine;
+  return std::strcmp(version, DRAFTMILL_VERSION) == 0 ? &engine : nullptr;
+}

@@ -1,0 +1,57 @@
+#include "stages/extract/random_checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "stages/extract/extractor.h"
+#include "state/file_system.h"
+#include "state/temporary_folder.h"
+
+namespace draftmill {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kConfig = R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+  "num_hidden_layers": 7, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 100,
+  "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+
+class RandomCheckpointTest : public ::testing::Test {
+ protected:
+  RandomCheckpointTest() {
+    EXPECT_TRUE(files_.WriteAtomically(Path("config.json"), kConfig).ok());
+  }
+  std::string Path(const std::string& name) const { return JoinPath(folder_.path(), name); }
+
+  FileSystem& files_ = RealFileSystem();
+  TemporaryFolder folder_;
+};
+
+TEST_F(RandomCheckpointTest, IsACheckpointOfItsConfig) {
+  ASSERT_TRUE(WriteRandomCheckpoint(Path("config.json"), Path("model"), 7).ok());
+  const Result<ModelDescription> model = DescribeModel(Path("model"), {});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  EXPECT_EQ(model->family, "qwen3");
+  EXPECT_EQ(model->vocab_rows, 100);
+}
+
+TEST_F(RandomCheckpointTest, TheSeedDecidesTheBytes) {
+  const auto digest = [&](const std::string& name, std::uint64_t seed) {
+    EXPECT_TRUE(WriteRandomCheckpoint(Path("config.json"), Path(name), seed).ok());
+    return ToHex(HashBytes128(files_.ReadAll(JoinPath(Path(name), "model.safetensors")).value()));
+  };
+  const std::string first = digest("a", 7);
+  EXPECT_EQ(digest("b", 7), first);
+  EXPECT_NE(digest("c", 8), first);
+}
+
+TEST_F(RandomCheckpointTest, AFolderWithAModelIsLeftAlone) {
+  ASSERT_TRUE(WriteRandomCheckpoint(Path("config.json"), Path("model"), 7).ok());
+  const Status status = WriteRandomCheckpoint(Path("config.json"), Path("model"), 8).status();
+  EXPECT_EQ(status.code(), StatusCode::kConflict);
+  EXPECT_THAT(status.message(), HasSubstr("already holds a model"));
+}
+
+}  // namespace
+}  // namespace draftmill

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""The engine on a GPU: tiny random checkpoints of every family that it runs, every x_k against transformers in float32.
+
+    state_parity_device.py --draftmill build/draftmill [MODEL...]
+
+For each model that is not refused by name: the error against transformers' float32 run is at most 1.1 times that of transformers' own bfloat16 run on
+the CPU, packed in one batch and one sample a batch; a second run gives the same bits. Exit: 0 all hold, 1 otherwise, 77
+without a GPU.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+import states_oracle
+import tiny_models
+
+# Dims of heads that the engine's two ways of attention take, and windows that bind within a row.
+WIDE = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2}
+MODELS = {
+    **tiny_models.MODELS,
+    "llama_head_dim_128": lambda: tiny_models.llama(**WIDE, head_dim=128),
+    "mistral_window_128": lambda: tiny_models.mistral(**WIDE, head_dim=128, sliding_window=100),
+    "qwen3_head_dim_128": lambda: tiny_models.qwen3(**WIDE, head_dim=128),
+    "gemma3_head_dim_256": lambda: tiny_models.gemma3(**WIDE, head_dim=256, sliding_window=64, query_pre_attn_scalar=256),
+}
+REFUSED = {"qwen3_moe", "qwen3_moe_plain_weights", "phi3_longrope", "gemma2", "gpt_oss", "deepseek_v3", "deepseek_v3_direct_queries"}
+REFUSAL = "the engine for GPUs does not run models with"
+
+
+def rows(vocabulary):
+    generator = torch.Generator().manual_seed(9)
+    lengths = [1, 2, 3, 17, 40, 128, 129, 300, 1500, 1, 64, 5, 7, 9, 11, 13, 15, 21, 700]
+    return [torch.randint(0, vocabulary, (length,), generator=generator).tolist() for length in lengths]
+
+
+def run(program, folder, input_path, output, *arguments):
+    command = [program, "states", "--device", "cuda", "--dtype", "bfloat16", "--model", folder, "--input", input_path, "--output", output, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    return load_file(output)["hidden_states"]
+
+
+def check_model(program, name, config, folder):
+    failures = []
+    tiny_models.make_checkpoint(folder, config)
+    layers = list(range(config.num_hidden_layers + 1))
+    samples = rows(config.vocab_size)
+    input_path = folder / "rows.jsonl"
+    input_path.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in samples))
+    exact = torch.cat(states_oracle.reference_states(folder, samples, layers, torch.float32))
+    theirs = states_oracle.relative_errors(torch.cat(states_oracle.reference_states(folder, samples, layers, torch.bfloat16)), exact)
+    every = ["--layers", ",".join(map(str, layers)), "--batch-tokens", 4096]
+    packed = run(program, folder, input_path, folder / "packed.safetensors", *every)
+    single = run(program, folder, input_path, folder / "single.safetensors", *every[:2], "--batch-tokens", 1)
+    for slot, layer in enumerate(layers):
+        for what, states in (("packed", packed), ("single", single)):
+            errors = states_oracle.relative_errors(states, exact)[:, slot]
+            for quantile in (0.5, 0.99):
+                bound = 1.1 * theirs[:, slot].quantile(quantile).item() + 1e-9
+                value = errors.quantile(quantile).item()
+                if value > bound:
+                    failures.append(f"{what} x_{layer} quantile {quantile}: {value:.3e} > {bound:.3e}")
+    again = run(program, folder, input_path, folder / "again.safetensors", *every)
+    if not torch.equal(again.view(torch.int16), packed.view(torch.int16)):
+        failures.append("a second run gives other bits")
+    ours = states_oracle.relative_errors(packed, exact)
+    print(f"{name}: median {ours.median():.2e} (transformers {theirs.median():.2e}), largest {ours.max():.2e} ({theirs.max():.2e})"
+          + "".join("\n  FAILED " + failure for failure in failures), flush=True)
+    return not failures
+
+
+def check_refusal(program, name, config, folder):
+    tiny_models.make_checkpoint(folder, config)
+    (folder / "rows.jsonl").write_text('{"input_ids": [1, 2, 3]}\n')
+    try:
+        run(program, folder, folder / "rows.jsonl", folder / "states.safetensors", "--layers", "1")
+    except RuntimeError as error:
+        print(f"{name}: {error}", flush=True)
+        return REFUSAL in str(error)
+    print(f"{name}: FAILED: it is not refused", flush=True)
+    return False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draftmill", required=True)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="all without any")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("no GPU on this machine")
+        return 77
+    good = True
+    for name in arguments.models or MODELS:
+        check = check_refusal if name in REFUSED else check_model
+        with tempfile.TemporaryDirectory(prefix="draftmill-parity-") as folder:
+            try:
+                good &= check(arguments.draftmill, name, MODELS[name](), Path(folder))
+            except RuntimeError as error:
+                print(f"{name}: FAILED {error}", flush=True)
+                good = False
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,6 +22,8 @@ constexpr int kMaxConfigDepth = 64;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
+/// Experts of all layers together; the largest published model has 23,040.
+constexpr std::int64_t kMaxExperts = 100000;
 
 Result<json::Value> ReadJsonFile(const std::string& path) {
   DRAFTMILL_ASSIGN_OR_RETURN(std::string text, RealFileSystem().ReadAll(path, kMaxConfigBytes));
@@ -241,6 +243,10 @@ Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Va
   ReadDtype(fields, top, config);
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   DRAFTMILL_RETURN_IF_ERROR(top.status());
+  if (config.experts.has_value() && config.experts->experts * config.num_layers > kMaxExperts) {
+    return Unsupported(path + ": " + std::to_string(config.num_layers) + " layers of " + std::to_string(config.experts->experts) +
+                       " experts are more than draftmill takes");
+  }
   DRAFTMILL_RETURN_IF_ERROR(ResolveKept(path, config));
   config.taken_from_class_defaults = fields.defaults();
   std::vector<std::int64_t> eos = EosIds(config_json);

@@ -143,6 +143,8 @@ TEST(ModelFamily, EachRefusesWhatItDoesNotKnow) {
       {"deepseek_v3", "num_experts_per_tok", "5", "num_experts_per_tok"},
       {"deepseek_v3", "attention_bias", "true", "attention_bias"},
       {"qwen3_moe", "num_experts_per_tok", "9", "num_experts_per_tok"},
+      {"qwen3_moe", "num_experts", "65536", "3 layers of 65536"},
+      {"qwen3_moe", "num_experts", "65537", "num_experts"},
       {"qwen3", "quantization_config", R"({"quant_method": "awq", "bits": 4})", "awq"},
       {"qwen3", "quantization_config", R"({"quant_method": "fp8"})", "weight_block_size"},
       {"qwen3", "quantization_config", kTestMxfp4, "mxfp4"},
@@ -181,6 +183,18 @@ TEST(ModelConfig, RopeByLayerTypeInTheNewSpelling) {
   const auto after = ParseModelConfig(config, "config.json");
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(json::Write(*ModelFacts(*after).Find("rope")), json::Write(*before.Find("rope")));
+}
+
+TEST(ModelConfig, ExpertsUnderEitherName) {
+  for (const auto& [family, name, other] : {std::array{"qwen3_moe", "num_experts", "num_local_experts"},
+                                            std::array{"gpt_oss", "num_local_experts", "num_experts"},
+                                            std::array{"deepseek_v3", "n_routed_experts", "num_local_experts"}}) {
+    json::Value config = TestModelConfig(family);
+    const std::int64_t experts = config.Find(name)->as_integer();
+    config.Set(other, experts);
+    config.Set(name, nullptr);
+    EXPECT_EQ(ParseModelConfig(config, "config.json")->experts->experts, experts) << family;
+  }
 }
 
 TEST(ModelConfig, UnquantisedModulesByPattern) {

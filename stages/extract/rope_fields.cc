@@ -67,6 +67,7 @@ void ReadLlama3(ConfigFields& section, RopeConfig& rope) {
 
 void ReadYarn(ConfigFields& section, const RopeDefaults& defaults, RopeFields& read) {
   RopeConfig& rope = read.rope;
+  if (rope.theta <= 1) section.FailInput("yarn needs a rope_theta above 1");
   rope.factor = FactorOr(section, rope, defaults);
   rope.beta_fast = section.NumberOr("beta_fast", 1e-6, 1e6, 32.0);
   rope.beta_slow = section.NumberOr("beta_slow", 1e-6, 1e6, 1.0);

@@ -1,4 +1,5 @@
 // Loading a checkpoint of 2 GB from a cold disk beside a plain reader of the same file: `share_of_plain` must be 0.9 or more.
+// And the expansion of quantised values, by one thread.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "stages/extract/quantised_values.h"
 #include "stages/extract/test_checkpoint.h"
 #include "stages/extract/weight_store.h"
 
@@ -76,6 +78,39 @@ void BenchLoading(benchmark::State& state) {
   state.counters["share_of_plain"] = plain / loading;
 }
 
+constexpr std::int64_t kColumns = 7168;
+
+template <typename Expand>
+void BenchExpand(benchmark::State& state, const Expand& expand) {
+  std::vector<Bf16> out(static_cast<std::size_t>(kColumns));
+  for (auto _ : state) {
+    expand(out.data());
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.SetItemsProcessed(state.iterations() * kColumns);
+}
+
+void BenchExpandFp8(benchmark::State& state) {
+  const std::vector<std::byte> values(static_cast<std::size_t>(kColumns), std::byte{0x35});
+  const std::vector<float> scales(kColumns / 128, 0.01F);
+  BenchExpand(state, [&](Bf16* out) { ExpandFp8(values.data(), scales.data(), 128, 0, kColumns, out); });
+}
+
+void BenchExpandInt4(benchmark::State& state) {
+  const std::vector<std::byte> values(static_cast<std::size_t>(kColumns / 2), std::byte{0x35});
+  const std::vector<Bf16> scales(kColumns / 32, ToBf16(0.01F));
+  BenchExpand(state, [&](Bf16* out) { ExpandInt4(values.data(), scales.data(), 32, 0, kColumns, out); });
+}
+
+void BenchExpandMxfp4(benchmark::State& state) {
+  const std::vector<std::byte> values(static_cast<std::size_t>(kColumns / 2), std::byte{0x35});
+  const std::vector<std::uint8_t> scales(kColumns / 32, 120);
+  BenchExpand(state, [&](Bf16* out) { ExpandMxfp4(values.data(), scales.data(), 32, 0, kColumns, out); });
+}
+
+BENCHMARK(BenchExpandFp8);
+BENCHMARK(BenchExpandInt4);
+BENCHMARK(BenchExpandMxfp4);
 BENCHMARK(BenchLoading)->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
 
 }  // namespace

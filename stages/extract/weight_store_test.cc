@@ -1,10 +1,12 @@
 // Weights against a second reading of the same file that shares no code with the first.
 #include "stages/extract/weight_store.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -318,6 +320,50 @@ TEST(QuantisedValues, AllOfE4m3) {
     EXPECT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected))) << bits;
   }
   EXPECT_EQ(E4m3ToFloat(0x7e), 448.0F);
+}
+
+/// Vector and plain forms: every value of a long row against the same value expanded alone, at every alignment.
+TEST(QuantisedValues, StretchesOfAnyLengthGiveTheSameValues) {
+  std::mt19937 random(3);
+  std::vector<std::byte> bytes(300);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  std::vector<float> wide(20);
+  std::vector<Bf16> narrow(20);
+  std::vector<std::uint8_t> powers(20);
+  for (std::size_t i = 0; i < 20; ++i) {
+    wide[i] = std::ldexp(1.0F + static_cast<float>(random() % 1000) / 1000.0F, static_cast<int>(random() % 40) - 20);
+    narrow[i] = ToBf16(i % 2 == 0 ? wide[i] : -wide[i]);
+    powers[i] = static_cast<std::uint8_t>(random());
+  }
+  wide[5] = std::ldexp(1.0F, 125);
+  narrow[4] = Bf16{0x7f80};
+  powers[6] = 255;
+  const auto same = [](Bf16 a, Bf16 b) { return a.bits == b.bits || (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b))); };
+  for (std::int64_t column = 0; column < 70; column += 2) {
+    for (const std::int64_t count : {1, 2, 31, 32, 33, 64, 130, 200}) {
+      std::vector<Bf16> row(static_cast<std::size_t>(count));
+      std::vector<float> one(2);
+      const auto expect = [&](const char* what, auto expand_one) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          expand_one(i / 2 * 2, std::min<std::int64_t>(2, count - i / 2 * 2));
+          ASSERT_TRUE(same(row[static_cast<std::size_t>(i)], ToBf16(one[static_cast<std::size_t>(i % 2)])))
+              << what << " " << column << "+" << i;
+        }
+      };
+      ExpandFp8(bytes.data() + column, wide.data(), 32, column, count, row.data());
+      expect("fp8", [&](std::int64_t i, std::int64_t n) {
+        ExpandFp8(bytes.data() + column + i, wide.data(), 32, column + i, n, one.data());
+      });
+      ExpandInt4(bytes.data() + column / 2, narrow.data(), 32, column, count, row.data());
+      expect("int4", [&](std::int64_t i, std::int64_t n) {
+        ExpandInt4(bytes.data() + (column + i) / 2, narrow.data(), 32, column + i, n, one.data());
+      });
+      ExpandMxfp4(bytes.data() + column / 2, powers.data(), 32, column, count, row.data());
+      expect("mxfp4", [&](std::int64_t i, std::int64_t n) {
+        ExpandMxfp4(bytes.data() + (column + i) / 2, powers.data(), 32, column + i, n, one.data());
+      });
+    }
+  }
 }
 
 std::vector<std::byte> TensorBytes(const std::string& path, const std::string& name) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 
 #include "stages/extract/families/families.h"
 #include "stages/extract/rope_fields.h"
@@ -63,7 +64,7 @@ void ReadRouter(ConfigFields& fields, MixtureOfExperts& moe) {
 
 void ReadExperts(ConfigFields& fields, ModelConfig& config) {
   MixtureOfExperts moe;
-  moe.experts = fields.IntegerOr("n_routed_experts", 1, 65536, 256);
+  moe.experts = fields.IntegerOr("n_routed_experts", "num_local_experts", 1, 65536, 256);
   moe.top_k = fields.IntegerOr("num_experts_per_tok", 1, moe.experts, std::min<std::int64_t>(8, moe.experts));
   moe.shared_experts = fields.IsNull("n_shared_experts") ? 0 : fields.IntegerOr("n_shared_experts", 0, 1024, 1);
   moe.expert_intermediate = fields.IntegerOr("moe_intermediate_size", 1, kMaxRank, 2048);
@@ -82,8 +83,9 @@ void ReadDeepseek(ConfigFields& fields, ModelConfig& config) {
   if (!fields.status().ok()) return;
   ReadRotation(fields, config);
   ReadExperts(fields, config);
-  config.mtp_layers =
-      fields.Find("num_nextn_predict_layers") == nullptr ? 0 : fields.Integer("num_nextn_predict_layers", 0, 1000);
+  for (const std::string_view name : {"num_nextn_predict_layers", "num_mtp_layers"}) {
+    if (fields.Find(name) != nullptr) config.mtp_layers = fields.Integer(name, 0, 1000);
+  }
 }
 
 constexpr std::array kDeepseekNames = {"DeepseekV3ForCausalLM"};

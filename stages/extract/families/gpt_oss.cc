@@ -12,7 +12,7 @@ namespace {
 void ReadExperts(ConfigFields& fields, ModelConfig& config) {
   MixtureOfExperts moe;
   moe.scoring = RouterScoring::kSoftmaxChosen;
-  moe.experts = fields.IntegerOr("num_local_experts", 1, 65536, 128);
+  moe.experts = fields.IntegerOr("num_local_experts", "num_experts", 1, 65536, 128);
   moe.top_k = fields.IntegerOr("num_experts_per_tok", 1, moe.experts, std::min<std::int64_t>(4, moe.experts));
   moe.expert_intermediate = config.intermediate_size;
   moe.renormalise = true;

@@ -44,9 +44,7 @@ void ReadQwen3Moe(ConfigFields& fields, ModelConfig& config) {
   if (fields.BoolOr("use_sliding_window", false)) ReadWindowOfAllLayers(fields, config);
   MixtureOfExperts moe;
   moe.scoring = RouterScoring::kSoftmax;
-  // transformers 5 saves the count under the name that its mixtures share.
-  const bool shared_name = fields.Find("num_experts") == nullptr && fields.Find("num_local_experts") != nullptr;
-  moe.experts = fields.IntegerOr(shared_name ? "num_local_experts" : "num_experts", 1, 65536, 128);
+  moe.experts = fields.IntegerOr("num_experts", "num_local_experts", 1, 65536, 128);
   moe.top_k = fields.IntegerOr("num_experts_per_tok", 1, moe.experts, std::min<std::int64_t>(8, moe.experts));
   moe.expert_intermediate = fields.IntegerOr("moe_intermediate_size", 1, std::int64_t{1} << 20, 768);
   moe.renormalise = fields.BoolOr("norm_topk_prob", false);

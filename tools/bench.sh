@@ -20,3 +20,5 @@ echo "== text"
 .venv/bin/python tests/bench_text.py
 echo "== extraction"
 .venv/bin/python tests/bench_extract.py
+echo "== streamed weights"
+.venv/bin/python tests/bench_streamed.py

@@ -91,13 +91,13 @@ class BlockDecoderOf : public BlockDecoder {
   Status RunLayers(const PackedBlock& block, const std::function<bool()>& should_stop) {
     DRAFTMILL_RETURN_IF_ERROR(EmbedBlock(block));
     DRAFTMILL_RETURN_IF_ERROR(layers_.Acquire(0));
-    arena_.ForEach(layers_.WideningTasks(0), [&](std::size_t i) { layers_.WidenPiece(0, i); });
+    arena_.ForEach(layers_.WideningTasks(-1), [&](std::size_t i) { layers_.WidenPiece(-1, i); });
     ForEachTile(block, [&](const PackedTile& tile) { BeginLayer(tile, 0); });
     for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
       if (should_stop && should_stop()) return Cancelled("extraction stopped inside a block; nothing of it was published");
       const bool last = layer + 1 == config_.num_layers;
       if (!last) DRAFTMILL_RETURN_IF_ERROR(layers_.Acquire(layer + 1));
-      AttendBlock(layer, last ? 0 : layers_.WideningTasks(layer + 1));
+      AttendBlock(layer);
       RunLayer(block, layer);
       layers_.Release(layer);
     }
@@ -114,12 +114,12 @@ class BlockDecoderOf : public BlockDecoder {
     return OkStatus();
   }
 
-  /// Attention of a layer, beside it the widening of the next one's weights.
-  void AttendBlock(std::int64_t layer, std::size_t widening) {
+  /// Attention of a layer, beside it the widening of the weights that come next.
+  void AttendBlock(std::int64_t layer) {
     const std::vector<AttentionTask>& tasks = attention_.tasks();
-    arena_.ForEach(tasks.size() + widening, [&](std::size_t i) {
+    arena_.ForEach(tasks.size() + layers_.WideningTasks(layer), [&](std::size_t i) {
       if (i < tasks.size()) return attention_.Attend(tasks[i], layer, layers_.At(layer));
-      layers_.WidenPiece(layer + 1, i - tasks.size());
+      layers_.WidenPiece(layer, i - tasks.size());
     });
   }
 

@@ -10,7 +10,7 @@
 // Dense work is cut into tiles of at most kTileRows rows that never cross a batch; attention into (sequence, kv head,
 // range of queries); routed experts into experts. All are tasks of one arena; each computes the same products whatever
 // the number of threads, so the bits do not depend on it. Between two layers there are two barriers: attention of layer l
-// (beside it the weights of layer l + 1 are widened), then the rest of l with the head of l + 1. Layers with routed
+// (beside it the weights that come next are widened), then the rest of l with the head of l + 1. Layers with routed
 // experts have more, since an expert takes its tokens from the whole block: there every batch of the block is computed,
 // wanted or not.
 //

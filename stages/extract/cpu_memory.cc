@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/instruction_set.h"
 #include "stages/extract/layer_layout.h"
 #include "stages/extract/weight_files.h"
 
@@ -57,13 +58,15 @@ EngineMemory CpuMemoryOf(const ModelConfig& config, std::int64_t layers) {
     all_layers += of_layer;
     memory.layer_bytes = std::max(memory.layer_bytes, of_layer);
     const std::int64_t dense = layout.experts_gate_up >= 0 ? layout.experts_gate_up : layout.matrices_total;
-    widened = std::max(widened, layout.vectors_total + dense);
+    widened = std::max(widened, 2 * layout.vectors_total + dense);
   }
   const std::int64_t tile = kTileRows * (3 * config.hidden_size + 3 * config.intermediate_size) + ProjectionElements(config);
   const std::int64_t attention = AttentionRows(config) * (kKeyBlock + ValueDim(config) + 3);
+  // Where the processor multiplies bfloat16, nothing is widened and a tile's operands are half as large.
+  const bool bf16_products = config.compute == ComputeType::kBfloat16 && HasBf16Products();
   memory.resident_bytes = stored_bytes * config.vocab_size * config.hidden_size + all_layers;
-  memory.shared_bytes = 2 * 4 * widened;
-  memory.thread_bytes = 4 * (tile + attention + ExpertElements(config));
+  memory.shared_bytes = bf16_products || stored_bytes == 4 ? 0 : 4 * widened;
+  memory.thread_bytes = (bf16_products ? 2 : 4) * (tile + ExpertElements(config)) + 4 * attention;
   memory.token_bytes = 4 * TokenElements(config) + 2 * layers * config.hidden_size + 8;
   return memory;
 }

@@ -24,7 +24,7 @@ std::int64_t ValueDim(const ModelConfig& config);
 /// Rows of the largest attention product.
 std::int64_t AttentionRows(const ModelConfig& config);
 
-/// What the engine takes for a model of which `layers` layers are captured. Counts float products, the larger case.
+/// What the engine takes for a model of which `layers` layers are captured, on this machine.
 EngineMemory CpuMemoryOf(const ModelConfig& config, std::int64_t layers);
 
 }  // namespace draftmill

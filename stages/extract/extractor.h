@@ -37,7 +37,7 @@ struct ExtractOptions {
   std::int64_t device_bytes = 0;
 };
 
-/// What the CPU engine takes, the same on every machine: from it `auto` sizes are resolved and limits checked.
+/// What the CPU engine takes on this machine: from it `auto` sizes are resolved and limits checked.
 struct EngineMemory {
   std::int64_t resident_bytes = 0;       ///< all weights with the policy `resident`
   std::int64_t layer_bytes = 0;          ///< weights of the largest layer: what one layer in memory takes when streamed

@@ -1,12 +1,14 @@
 // The weights of the layer that is computed and of the next one, as products take them.
 //
 //   LayerWeightsOf<float, Bf16> layers(*store, kernels);
-//   DRAFTMILL_RETURN_IF_ERROR(layers.Acquire(layer));
+//   DRAFTMILL_RETURN_IF_ERROR(layers.Acquire(layer + 1));
 //   arena.ForEach(layers.WideningTasks(layer), [&](std::size_t i) { layers.WidenPiece(layer, i); });
-//   Multiply(x, layers.At(layer).matrices + layers.At(layer).layout->qkv, ...);
+//   Multiply(x, layers.At(layer).matrices + layers.At(layer).layout->o, ...);
 //
-// T is the type of products, W that of the stored weights. Where they differ, a layer's matrices are widened as a whole,
-// in pieces that are tasks of the arena; experts are widened one at a time, by the task that computes them.
+// T is the type of products, W that of the stored weights. Where they differ, matrices are widened in pieces that are tasks
+// of the arena, beside the attention of `layer`: those that this layer needs after it (from `o` on) and those that the next
+// one needs before its own (up to `o`). So one layer's room is enough for two layers' halves. Experts are widened one at
+// a time, by the task that computes them.
 // Acquire and Release come from one thread; WidenPiece and Expert from any.
 #pragma once
 
@@ -64,8 +66,9 @@ class LayerWeightsOf {
       held.weights.biases = held.biases.data();
     }
     if constexpr (kWidens) {
-      held.widened.Grow(WidenedElements(layout));
-      held.weights.matrices = held.widened.data();
+      // Nothing in it is needed now: what was widened last has been multiplied.
+      widened_.Grow(WidenedElements(layout));
+      for (Held& each : held_) each.weights.matrices = widened_.data();
     } else {
       held.weights.matrices = held.view.matrices;
     }
@@ -82,16 +85,17 @@ class LayerWeightsOf {
     }
   }
 
+  /// How many pieces are widened beside the attention of a layer; -1 stands for before the first one.
   std::size_t WideningTasks(std::int64_t layer) const {
     if (!kWidens) return 0;
-    return static_cast<std::size_t>((WidenedElements(*At(layer).layout) + kPieceElements - 1) / kPieceElements);
+    return Pieces(AfterAttention(layer)) + Pieces(BeforeAttention(layer + 1));
   }
   void WidenPiece(std::int64_t layer, std::size_t piece) {
     if constexpr (kWidens) {
-      Held& held = Slot(layer);
-      const std::int64_t begin = static_cast<std::int64_t>(piece) * kPieceElements;
-      const std::int64_t count = std::min(kPieceElements, WidenedElements(*held.view.layout) - begin);
-      kernels_.widen(held.view.matrices + begin, held.widened.data() + begin, count);
+      const std::size_t after = Pieces(AfterAttention(layer));
+      const Stretch stretch = piece < after ? AfterAttention(layer) : BeforeAttention(layer + 1);
+      const std::int64_t begin = stretch.begin + static_cast<std::int64_t>(piece < after ? piece : piece - after) * kPieceElements;
+      kernels_.widen(stretch.matrices + begin, widened_.data() + begin, std::min(kPieceElements, stretch.end - begin));
     }
   }
 
@@ -123,9 +127,34 @@ class LayerWeightsOf {
     std::int64_t layer = -1;
     LayerView<W> view;
     LayerWeights<T> weights;
-    AlignedBuffer<T> widened;
     AlignedBuffer<T> biases;
   };
+
+  /// Elements of a layer's matrices.
+  struct Stretch {
+    const W* matrices = nullptr;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  static std::size_t Pieces(const Stretch& stretch) {
+    return static_cast<std::size_t>((stretch.end - stretch.begin + kPieceElements - 1) / kPieceElements);
+  }
+
+  /// What a layer multiplies after its attention; nothing where it is not held.
+  Stretch AfterAttention(std::int64_t layer) const {
+    const Held* const held = Find(layer);
+    if (held == nullptr) return {};
+    return {held->view.matrices, held->view.layout->o, WidenedElements(*held->view.layout)};
+  }
+  Stretch BeforeAttention(std::int64_t layer) const {
+    const Held* const held = Find(layer);
+    if (held == nullptr) return {};
+    return {held->view.matrices, 0, held->view.layout->o};
+  }
+  const Held* Find(std::int64_t layer) const {
+    const auto found = std::find_if(held_.begin(), held_.end(), [&](const Held& held) { return layer >= 0 && held.layer == layer; });
+    return found == held_.end() ? nullptr : &*found;
+  }
 
   /// Experts stand last and are widened when they are used.
   static std::int64_t WidenedElements(const LayerLayout& layout) {
@@ -136,6 +165,7 @@ class LayerWeightsOf {
   WeightStore<W>& store_;
   const DecoderKernels<T>& kernels_;
   std::array<Held, kHeldLayers> held_;
+  AlignedBuffer<T> widened_;
 };
 
 }  // namespace draftmill

@@ -5,9 +5,9 @@
 //   kernels.route({.logits = logits, .rows = 1024, .experts = 128, .top_k = 8, ...});
 //
 // A token's experts are kept in ascending order, and every sum runs in that order in float32, so results depend neither
-// on threads nor on how work was cut. Ties in the choice go to the lower expert. Compiled for three instruction sets that
-// give the same bits, as decoder_cpu.h. Plain loops on the caller's memory: safe from any thread.
-// References: transformers models/{qwen3_moe,gpt_oss,deepseek_v3} (routers), integrations/moe.py (sums).
+// on threads nor on how work was cut. Ties in the choice go to the lower expert. Compiled for three instruction sets
+// that give the same bits, as decoder_cpu.h. Plain loops on the caller's memory: safe from any thread. References:
+// transformers models/{qwen3_moe,gpt_oss,deepseek_v3} (routers), integrations/moe.py (sums).
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,20 @@ enum class RouterKind : std::uint8_t {
 
 /// Chooses each row's experts. All arithmetic is float32.
 struct RouteArgs {
-  const float* logits = nullptr;  ///< [rows, experts]
-  const float* bias = nullptr;    ///< [experts], kSigmoidBiased; may be null
-  float* scratch = nullptr;       ///< [2 * experts]
-  std::int32_t* chosen = nullptr; ///< [rows, top_k], ascending
-  float* weights = nullptr;       ///< [rows, top_k]
+  const float* logits = nullptr;   ///< [rows, experts]
+  const float* bias = nullptr;     ///< [experts], kSigmoidBiased; may be null
+  float* scratch = nullptr;        ///< [2 * experts]
+  std::int32_t* chosen = nullptr;  ///< [rows, top_k], ascending
+  float* weights = nullptr;        ///< [rows, top_k]
   std::int64_t rows = 0;
   std::int64_t experts = 0;
-  std::int64_t top_k = 0;         ///< at most `experts`, and at most what the kept groups hold
+  std::int64_t top_k = 0;  ///< at most `experts`, and at most what the kept groups hold
   RouterKind kind = RouterKind::kSoftmax;
-  std::int64_t groups = 1;        ///< kSigmoidBiased: experts / groups each, at least 2 where there is more than one
+  std::int64_t groups = 1;  ///< kSigmoidBiased: experts / groups each, at least 2 where there is more than one
   std::int64_t groups_kept = 1;
-  bool renormalise = false;       ///< weights are divided by their sum
+  bool renormalise = false;  ///< weights are divided by their sum
   float scaling = 1;
-  bool rounds_weights = false;    ///< weights become bfloat16 (softmax routers of bfloat16 models)
+  bool rounds_weights = false;  ///< weights become bfloat16 (softmax routers of bfloat16 models)
 };
 
 /// sums[r] += weight * rows of the experts of row r that lie in [first_expert, end_expert).
@@ -52,12 +52,12 @@ struct AddExpertsArgs {
   std::int64_t first_slot = 0;           ///< of expert_rows
   std::int32_t first_expert = 0;
   std::int32_t end_expert = 0;
-  float* sums = nullptr;                 ///< [rows, cols]
+  float* sums = nullptr;  ///< [rows, cols]
   std::int64_t rows = 0;
   std::int64_t top_k = 0;
   std::int64_t cols = 0;
-  bool rounds = true;                    ///< the experts' rows stand for bfloat16
-  bool rounds_terms = true;              ///< so does each weighted row (bfloat16 weights); else terms stay float32
+  bool rounds = true;        ///< the experts' rows stand for bfloat16
+  bool rounds_terms = true;  ///< so does each weighted row (bfloat16 weights); else terms stay float32
 };
 
 /// out[i] = sums[i], plus shared[i] where there is one, each rounded.

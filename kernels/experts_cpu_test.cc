@@ -1,14 +1,14 @@
 #include "kernels/experts_cpu.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "kernels/test_values.h"
 
@@ -69,8 +69,13 @@ TEST_P(ExpertsCpu, SoftmaxOfTheChosenSumsToOne) {
 
 TEST_P(ExpertsCpu, TheCorrectionBiasChoosesButDoesNotWeigh) {
   const std::vector<float> bias{0.0F, 10.0F, 0.0F, 0.0F};
-  const RouteArgs args{.bias = bias.data(), .rows = 1, .experts = 4, .top_k = 2, .kind = RouterKind::kSigmoidBiased,
-                       .renormalise = true, .scaling = 2.5F};
+  const RouteArgs args{.bias = bias.data(),
+                       .rows = 1,
+                       .experts = 4,
+                       .top_k = 2,
+                       .kind = RouterKind::kSigmoidBiased,
+                       .renormalise = true,
+                       .scaling = 2.5F};
   const Routed routed = Route(kernels(), args, {-3.0F, -4.0F, 2.0F, 0.0F});
   EXPECT_THAT(routed.chosen, ElementsAre(1, 2));
   const double first = 1 / (1 + std::exp(4.0));
@@ -82,7 +87,8 @@ TEST_P(ExpertsCpu, TheCorrectionBiasChoosesButDoesNotWeigh) {
 TEST_P(ExpertsCpu, OnlyTheBestGroupsAreChosenFrom) {
   // Group 0 has the single best expert, groups 1 and 2 the better pairs.
   const std::vector<float> logits{5.0F, -9.0F, 2.0F, 2.1F, 1.9F, 2.2F, -5.0F, -5.0F};
-  const RouteArgs args{.rows = 1, .experts = 8, .top_k = 3, .kind = RouterKind::kSigmoidBiased, .groups = 4, .groups_kept = 2};
+  const RouteArgs args{
+      .rows = 1, .experts = 8, .top_k = 3, .kind = RouterKind::kSigmoidBiased, .groups = 4, .groups_kept = 2};
   EXPECT_THAT(Route(kernels(), args, logits).chosen, ElementsAre(2, 3, 5));
 }
 
@@ -96,7 +102,8 @@ TEST_P(ExpertsCpu, TiesGoToTheLowerExpert) {
 TEST_P(ExpertsCpu, RowsOfNanChooseDistinctExperts) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const RouterKind kind : {RouterKind::kSoftmax, RouterKind::kSoftmaxChosen, RouterKind::kSigmoidBiased}) {
-    EXPECT_THAT(Route(kernels(), {.rows = 1, .experts = 4, .top_k = 3, .kind = kind}, {nan, nan, nan, nan}).chosen, ElementsAre(0, 1, 2));
+    EXPECT_THAT(Route(kernels(), {.rows = 1, .experts = 4, .top_k = 3, .kind = kind}, {nan, nan, nan, nan}).chosen,
+                ElementsAre(0, 1, 2));
   }
 }
 
@@ -118,7 +125,8 @@ TEST_P(ExpertsCpu, ChoosesTheLargest) {
 }
 
 TEST_P(ExpertsCpu, WeightsOfBfloat16ModelsAreRounded) {
-  const Routed routed = Route(kernels(), {.rows = 1, .experts = 3, .top_k = 2, .rounds_weights = true}, {0.1F, 0.2F, 0.5F});
+  const Routed routed =
+      Route(kernels(), {.rows = 1, .experts = 3, .top_k = 2, .rounds_weights = true}, {0.1F, 0.2F, 0.5F});
   for (const float weight : routed.weights) EXPECT_EQ(weight, RoundToBf16(weight));
 }
 
@@ -127,7 +135,7 @@ TEST_P(ExpertsCpu, WavesAddUp) {
   const std::vector<std::int32_t> chosen{0, 2, 1, 2};
   const std::vector<float> weights{0.5F, 0.25F, 1.0F, 2.0F};
   const std::vector<std::int32_t> slots{0, 2, 1, 3};
-  const std::vector<float> first_rows{1, 2, 3, 4};     // slots 0 and 1
+  const std::vector<float> first_rows{1, 2, 3, 4};       // slots 0 and 1
   const std::vector<float> second_rows{10, 20, 30, 40};  // slots 2 and 3
   std::vector<float> sums(4, 0.0F);
   AddExpertsArgs<float> args;
@@ -147,7 +155,8 @@ TEST_P(ExpertsCpu, WavesAddUp) {
   args.first_expert = 2;
   args.end_expert = 3;
   kernels().add_experts(args);
-  EXPECT_THAT(sums, ElementsAre(FloatEq(0.5F + 2.5F), FloatEq(1.0F + 5.0F), FloatEq(3.0F + 60.0F), FloatEq(4.0F + 80.0F)));
+  EXPECT_THAT(sums,
+              ElementsAre(FloatEq(0.5F + 2.5F), FloatEq(1.0F + 5.0F), FloatEq(3.0F + 60.0F), FloatEq(4.0F + 80.0F)));
 }
 
 TEST_P(ExpertsCpu, GathersAndJoinsRows) {

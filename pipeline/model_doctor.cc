@@ -35,7 +35,9 @@ Result<std::vector<std::vector<std::int32_t>>> TokenizedSentences(const std::str
   return rows;
 }
 
-ModelExamination NotExamined(const std::string& why) { return {true, json::Object{{"verdict", why}, {"sound", nullptr}}}; }
+ModelExamination NotExamined(const std::string& why) {
+  return {true, json::Object{{"verdict", why}, {"sound", nullptr}}};
+}
 
 }  // namespace
 
@@ -46,11 +48,13 @@ Result<ModelExamination> DoctorModel(ExtractOptions options, const std::string& 
   if (reference_path.empty()) {
     DRAFTMILL_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model_folder));
     Result<std::vector<std::vector<std::int32_t>>> rows = TokenizedSentences(options.model_folder);
-    if (rows.status().code() == StatusCode::kNotFound) return NotExamined("no weights were read: " + rows.status().message());
+    if (rows.status().code() == StatusCode::kNotFound)
+      return NotExamined("no weights were read: " + rows.status().message());
     DRAFTMILL_RETURN_IF_ERROR(rows.status());
     request.rows = std::move(*rows);
     if (options.layers.empty() && !DefaultEagle3Layers(config.num_layers).ok()) {
-      for (std::int64_t layer = 0; layer <= config.num_layers; ++layer) options.layers.push_back(static_cast<std::int32_t>(layer));
+      for (std::int64_t layer = 0; layer <= config.num_layers; ++layer)
+        options.layers.push_back(static_cast<std::int32_t>(layer));
     }
   }
   request.options = std::move(options);

@@ -2,8 +2,8 @@
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(ModelExamination result, DoctorModel(options, reference_path));
 //
-// Without a reference a few sentences of several kinds are tokenized with the model's own tokenizer, a row each. A folder
-// without a tokenizer, or a build without the engine, is told and counts as sound: nothing was found wrong.
+// Without a reference a few sentences of several kinds are tokenized with the model's own tokenizer, a row each. A
+// folder without a tokenizer, or a build without the engine, is told and counts as sound: nothing was found wrong.
 #pragma once
 
 #include <string>

@@ -19,16 +19,18 @@ namespace {
 
 constexpr std::int64_t kCheckedShards = 8;
 constexpr std::int64_t kSamplesOfShard = 8;
-constexpr std::int64_t kPositionsOfSample = 8;
+/// Positions at which the head is read, over all shards; the price of one is three products with the whole head.
+constexpr std::int64_t kPositions = 512;
 /// Fewer positions than this say nothing.
-constexpr std::int64_t kFewestPositions = 64;
+constexpr std::int64_t kFewestPositions = 128;
 
 /// What was read of the shards so far.
 struct Reading {
+  std::int64_t positions_of_sample = 0;  ///< at most; 0 where x_n is not kept
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
-  std::vector<std::vector<double>> norms;   ///< [shards][layers]
-  std::vector<float> states;                ///< of x_n, [positions, hidden]
+  std::vector<std::vector<double>> norms;  ///< [shards][layers]
+  std::vector<float> states;               ///< of x_n, [positions, hidden]
   std::vector<CheckedTokens> positions;
 };
 
@@ -49,12 +51,14 @@ double RowNorm(const std::uint16_t* row, std::int64_t hidden) {
   return std::sqrt(squares);
 }
 
-void TakePositions(const ShardContents& shard, std::int64_t sample, const std::vector<std::uint16_t>& states, Reading& reading) {
+void TakePositions(const ShardContents& shard, std::int64_t sample, const std::vector<std::uint16_t>& states,
+                   Reading& reading) {
   const std::int64_t first = shard.cu_seqlens[static_cast<std::size_t>(sample)];
   const std::int64_t tokens = shard.cu_seqlens[static_cast<std::size_t>(sample) + 1] - first;
   const std::vector<std::int64_t> bounds{0, tokens};
-  const auto mask = std::span(shard.loss_mask).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tokens));
-  for (const std::int64_t p : CheckedPositions(mask, bounds, kPositionsOfSample)) {
+  const auto mask =
+      std::span(shard.loss_mask).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tokens));
+  for (const std::int64_t p : CheckedPositions(mask, bounds, reading.positions_of_sample)) {
     const std::int32_t* ids = shard.input_ids.data() + first + p;
     reading.positions.push_back({ids[0], ids[1], ids[2]});
     const std::int64_t row = ((p + 1) * shard.num_layers - 1) * shard.hidden_size;
@@ -64,7 +68,7 @@ void TakePositions(const ShardContents& shard, std::int64_t sample, const std::v
   }
 }
 
-Status ReadShard(FileSystem& files, const std::string& path, bool has_last_layer, Reading& reading) {
+Status ReadShard(FileSystem& files, const std::string& path, Reading& reading) {
   DRAFTMILL_ASSIGN_OR_RETURN(ShardReader reader, ShardReader::Open(files, path));
   const ShardContents& shard = reader.contents();
   std::vector<double> sums(static_cast<std::size_t>(shard.num_layers), 0.0);
@@ -74,11 +78,12 @@ Status ReadShard(FileSystem& files, const std::string& path, bool has_last_layer
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::uint16_t> states, reader.ReadStates(sample));
     const std::int64_t rows = static_cast<std::int64_t>(states.size()) / shard.hidden_size;
     for (std::int64_t row = 0; row < rows; ++row) {
-      sums[static_cast<std::size_t>(row % shard.num_layers)] += RowNorm(states.data() + row * shard.hidden_size, shard.hidden_size);
+      sums[static_cast<std::size_t>(row % shard.num_layers)] +=
+          RowNorm(states.data() + row * shard.hidden_size, shard.hidden_size);
     }
     tokens += rows / shard.num_layers;
     ++reading.samples;
-    if (has_last_layer) TakePositions(shard, sample, states, reading);
+    if (reading.positions_of_sample > 0) TakePositions(shard, sample, states, reading);
   }
   if (tokens == 0) return OkStatus();
   for (double& sum : sums) sum /= static_cast<double>(tokens);
@@ -92,7 +97,8 @@ json::Value NormFacts(const ModelDescription& model, const Reading& reading) {
   for (std::size_t slot = 0; slot < model.layers.size(); ++slot) {
     json::Array by_shard;
     for (const std::vector<double>& shard : reading.norms) by_shard.emplace_back(shard[slot]);
-    layers.push_back(json::Object{{"layer", std::int64_t{model.layers[slot]}}, {"mean_norm_by_shard", std::move(by_shard)}});
+    layers.push_back(
+        json::Object{{"layer", std::int64_t{model.layers[slot]}}, {"mean_norm_by_shard", std::move(by_shard)}});
   }
   return layers;
 }
@@ -102,7 +108,8 @@ HeadAgreement AgreementOf(const json::Value& facts) {
     const json::Value* value = facts.Find(name);
     return value != nullptr && value->is_integer() ? value->as_integer() : std::int64_t{0};
   };
-  return {count("positions"), count("as_stored"), count("one_early"), count("one_late"), count("without_norm"), count("normed_twice")};
+  return {count("positions"), count("as_stored"),    count("one_early"),
+          count("one_late"),  count("without_norm"), count("normed_twice")};
 }
 
 void WarnOfNorms(const json::Value& layer, std::vector<std::string>& warnings) {
@@ -111,25 +118,31 @@ void WarnOfNorms(const json::Value& layer, std::vector<std::string>& warnings) {
   const double first = norms->as_array().front().as_double();
   for (const json::Value& norm : norms->as_array()) {
     if (LayerOutsideBand({norm.as_double()}, {first}) < 0) continue;
-    warnings.push_back(fmt::format("the mean norm of x_{} is {:.4g} in one shard and {:.4g} in the first: look at the samples of both",
-                                   layer.Find("layer")->as_integer(), norm.as_double(), first));
+    warnings.push_back(
+        fmt::format("the mean norm of x_{} is {:.4g} in one shard and {:.4g} in the first: look at the samples of both",
+                    layer.Find("layer")->as_integer(), norm.as_double(), first));
     return;
   }
 }
 
 }  // namespace
 
-Result<json::Value> CheckPublishedStates(FileSystem& files, const std::string& work_folder, const std::vector<std::string>& shards,
-                                         const std::string& model_folder, const ModelDescription& model) {
-  const bool has_last_layer = !model.layers.empty() && model.layers.back() == model.num_layers;
+Result<json::Value> CheckPublishedStates(FileSystem& files, const std::string& work_folder,
+                                         const std::vector<std::string>& shards, const std::string& model_folder,
+                                         const ModelDescription& model) {
+  const std::vector<std::int64_t> chosen = Spread(static_cast<std::int64_t>(shards.size()), kCheckedShards);
   Reading reading;
-  for (const std::int64_t shard : Spread(static_cast<std::int64_t>(shards.size()), kCheckedShards)) {
+  if (!chosen.empty() && !model.layers.empty() && model.layers.back() == model.num_layers) {
+    reading.positions_of_sample = kPositions / (static_cast<std::int64_t>(chosen.size()) * kSamplesOfShard);
+  }
+  for (const std::int64_t shard : chosen) {
     const std::string path = JoinPath(work_folder, shards[static_cast<std::size_t>(shard)]);
-    DRAFTMILL_RETURN_IF_ERROR(ReadShard(files, path, has_last_layer, reading));
+    DRAFTMILL_RETURN_IF_ERROR(ReadShard(files, path, reading));
   }
   json::Value agreement;
   if (!reading.positions.empty()) {
-    DRAFTMILL_ASSIGN_OR_RETURN(const HeadAgreement read, ReadHeadOfFolder(model_folder, reading.states, reading.positions));
+    DRAFTMILL_ASSIGN_OR_RETURN(const HeadAgreement read,
+                               ReadHeadOfFolder(model_folder, reading.states, reading.positions));
     agreement = AgreementFacts(read);
   }
   return json::Value(json::Object{{"samples", reading.samples},
@@ -147,10 +160,12 @@ std::vector<std::string> SelfCheckWarnings(const json::Value& facts) {
   if (found == nullptr || !found->is_object()) return warnings;
   const HeadAgreement agreement = AgreementOf(*found);
   if (agreement.positions >= kFewestPositions && !agreement.IsClear()) {
-    warnings.push_back(fmt::format(
-        "the model's head agrees with the text at {} of {} positions, and at {} in a wrong reading of the states: they may not be "
-        "what a trainer takes them for. `draftmill doctor model` tries the model alone; check also that the tokenizer is its own",
-        agreement.as_stored, agreement.positions, agreement.BestWrong()));
+    warnings.push_back(
+        fmt::format("the model's head agrees with the text at {} of {} positions, and at {} in a wrong reading of the "
+                    "states: they may not be "
+                    "what a trainer takes them for. `draftmill doctor model` tries the model alone; check also that "
+                    "the tokenizer is its own",
+                    agreement.as_stored, agreement.positions, agreement.BestWrong()));
   }
   return warnings;
 }

@@ -44,15 +44,20 @@ int DoctorModelFolder(const DoctorOptions& options) {
 void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome) {
   CLI::App* doctor = app.add_subcommand("doctor", "Examine what a run would use, and say what is wrong with it");
   doctor->require_subcommand(1);
-  CLI::App* model = doctor->add_subcommand("model", "Whether a model folder can be run and its states trusted, and every number read from it");
+  CLI::App* model = doctor->add_subcommand(
+      "model", "Whether a model folder can be run and its states trusted, and every number read from it");
   auto options = std::make_shared<DoctorOptions>();
   ExtractOptions& extract = options->extract;
   extract.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  model->add_option("FOLDER", extract.model_folder, "Folder with config.json, *.safetensors and a tokenizer")->required();
+  model->add_option("FOLDER", extract.model_folder, "Folder with config.json, *.safetensors and a tokenizer")
+      ->required();
   model->add_flag("--config-only", options->config_only,
                   "Look at config.json and the names in the index alone; the weights need not be there");
-  model->add_option("--reference", options->reference, "States made by tools/reference_states.py to compare with")->type_name("FILE");
-  model->add_option("--layers", extract.layers, "Which x_k, ascending; the reference's where one is given")->delimiter(',')->type_name("K,K,...");
+  model->add_option("--reference", options->reference, "States made by tools/reference_states.py to compare with")
+      ->type_name("FILE");
+  model->add_option("--layers", extract.layers, "Which x_k, ascending; the reference's where one is given")
+      ->delimiter(',')
+      ->type_name("K,K,...");
   model->add_option("--dtype", extract.dtype)->check(CLI::IsMember({"bfloat16", "float32"}));
   model->add_option("--device", extract.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   model->add_option("--weights", extract.weights)->check(CLI::IsMember({"auto", "resident", "streamed"}));

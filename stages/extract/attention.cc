@@ -16,7 +16,8 @@ constexpr std::int64_t kTaskQueries = 512;
 
 template <typename T>
 void ClearPadding(AlignedBuffer<T>& buffer, std::int64_t tokens, std::int64_t width) {
-  std::memset(static_cast<void*>(buffer.data() + tokens * width), 0, static_cast<std::size_t>(kMinProductRows * width) * sizeof(T));
+  std::memset(static_cast<void*>(buffer.data() + tokens * width), 0,
+              static_cast<std::size_t>(kMinProductRows * width) * sizeof(T));
 }
 
 }  // namespace
@@ -75,13 +76,15 @@ typename Attention<T>::Rotary& Attention<T>::RotaryOf(std::int64_t layer) {
 }
 
 template <typename T>
-void Attention<T>::Project(const PackedTile& tile, std::int64_t layer, const LayerWeights<T>& weights, const T* normed) {
+void Attention<T>::Project(const PackedTile& tile, std::int64_t layer, const LayerWeights<T>& weights,
+                           const T* normed) {
   if (numerics_.config.latent) return ProjectLatent(tile, layer, weights, normed);
   ProjectHeads(tile, layer, weights, normed);
 }
 
 template <typename T>
-void Attention<T>::ProjectHeads(const PackedTile& tile, std::int64_t layer, const LayerWeights<T>& weights, const T* normed) {
+void Attention<T>::ProjectHeads(const PackedTile& tile, std::int64_t layer, const LayerWeights<T>& weights,
+                                const T* normed) {
   const ModelConfig& config = numerics_.config;
   const LayerLayout& layout = *weights.layout;
   Scratch& scratch = scratch_.local();
@@ -114,14 +117,15 @@ void Attention<T>::ProjectHeads(const PackedTile& tile, std::int64_t layer, cons
 
 /// Rows of q, through their latent where the model has one.
 template <typename T>
-const T* Attention<T>::LatentQueries(const LayerWeights<T>& weights, const T* normed, std::int64_t rows, Scratch& scratch) const {
+const T* Attention<T>::LatentQueries(const LayerWeights<T>& weights, const T* normed, std::int64_t rows,
+                                     Scratch& scratch) const {
   const ModelConfig& config = numerics_.config;
   const LatentAttention& latent = *config.latent;
   const LayerLayout& layout = *weights.layout;
   const T* from = normed;
   if (latent.q_lora_rank > 0) {
-    Linear(LinearArgs<T>{normed, weights.matrices + layout.q_a, nullptr, scratch.latent.data(), rows, config.hidden_size,
-                         latent.q_lora_rank});
+    Linear(LinearArgs<T>{normed, weights.matrices + layout.q_a, nullptr, scratch.latent.data(), rows,
+                         config.hidden_size, latent.q_lora_rank});
     numerics_.kernels.product_norm({scratch.latent.data(), latent.q_lora_rank, weights.Vector(layout.q_a_norm),
                                     scratch.normed_latent.data(), rows, latent.q_lora_rank,
                                     static_cast<float>(latent.latent_norm_eps), numerics_.norm_rounding,
@@ -129,12 +133,14 @@ const T* Attention<T>::LatentQueries(const LayerWeights<T>& weights, const T* no
     from = scratch.normed_latent.data();
   }
   const std::int64_t inputs = latent.q_lora_rank > 0 ? latent.q_lora_rank : config.hidden_size;
-  Linear(LinearArgs<T>{from, weights.matrices + layout.q_b, nullptr, scratch.qkv.data(), rows, inputs, config.q_width()});
+  Linear(
+      LinearArgs<T>{from, weights.matrices + layout.q_b, nullptr, scratch.qkv.data(), rows, inputs, config.q_width()});
   return scratch.qkv.data();
 }
 
 template <typename T>
-void Attention<T>::ProjectLatent(const PackedTile& tile, std::int64_t layer, const LayerWeights<T>& weights, const T* normed) {
+void Attention<T>::ProjectLatent(const PackedTile& tile, std::int64_t layer, const LayerWeights<T>& weights,
+                                 const T* normed) {
   const ModelConfig& config = numerics_.config;
   const LatentAttention& latent = *config.latent;
   const LayerLayout& layout = *weights.layout;
@@ -149,7 +155,8 @@ void Attention<T>::ProjectLatent(const PackedTile& tile, std::int64_t layer, con
   const Rotary& rotary = RotaryOf(layer);
   LatentSplitArgs<T> args;
   args.q_rows = LatentQueries(weights, normed, rows, scratch);
-  Linear(LinearArgs<T>{normed, weights.matrices + layout.kv_a, nullptr, scratch.latent.data(), rows, config.hidden_size, compressed});
+  Linear(LinearArgs<T>{normed, weights.matrices + layout.kv_a, nullptr, scratch.latent.data(), rows, config.hidden_size,
+                       compressed});
   numerics_.kernels.product_norm({scratch.latent.data(), compressed, weights.Vector(layout.kv_a_norm),
                                   scratch.normed_latent.data(), rows, latent.kv_lora_rank,
                                   static_cast<float>(latent.latent_norm_eps), numerics_.norm_rounding,
@@ -187,20 +194,22 @@ void Attention<T>::Attend(const AttentionTask& task, std::int64_t layer, const L
 
 /// A sink is a score that every query has and whose value is zero: rows begin with it as their maximum and e^0 as sum.
 template <typename T>
-typename Attention<T>::RowState Attention<T>::StartRows(std::int64_t rows, std::int64_t kv_head, const float* sinks, Scratch& scratch) const {
+typename Attention<T>::RowState Attention<T>::StartRows(std::int64_t rows, std::int64_t kv_head, const float* sinks,
+                                                        Scratch& scratch) const {
   const std::int64_t most = AttentionRows(numerics_.config);
   scratch.row_state.Grow(most * 3);
   const RowState state{scratch.row_state.data(), scratch.row_state.data() + most, scratch.row_state.data() + 2 * most};
   for (std::int64_t r = 0; r < rows; ++r) {
-    state.maximum[r] = sinks == nullptr ? -std::numeric_limits<float>::infinity() : sinks[kv_head * group_ + r % group_];
+    state.maximum[r] =
+        sinks == nullptr ? -std::numeric_limits<float>::infinity() : sinks[kv_head * group_ + r % group_];
     state.sum[r] = sinks == nullptr ? 0.0F : 1.0F;
   }
   return state;
 }
 
 template <typename T>
-void Attention<T>::AttendBlock(const AttentionTask& task, std::int64_t first_query, std::int64_t queries, std::int64_t window,
-                               const float* sinks) {
+void Attention<T>::AttendBlock(const AttentionTask& task, std::int64_t first_query, std::int64_t queries,
+                               std::int64_t window, const float* sinks) {
   const ModelConfig& config = numerics_.config;
   Scratch& scratch = scratch_.local();
   const std::int64_t dim = config.head_dim;
@@ -214,16 +223,18 @@ void Attention<T>::AttendBlock(const AttentionTask& task, std::int64_t first_que
   for (std::int64_t key = first_key; key < first_query + queries; key += kKeyBlock) {
     const std::int64_t keys = std::min(kKeyBlock, first_query + queries - key);
     MultiplyTransposed(q, k_.data() + (place + key) * dim, scratch.scores.data(), rows, keys, dim);
-    numerics_.kernels.softmax_block({scratch.scores.data(), state.maximum, state.sum, state.rescale, rows, keys, group_, first_query,
-                                     key, window, static_cast<float>(config.softmax_scale),
+    numerics_.kernels.softmax_block({scratch.scores.data(), state.maximum, state.sum, state.rescale, rows, keys, group_,
+                                     first_query, key, window, static_cast<float>(config.softmax_scale),
                                      static_cast<float>(config.attention_softcap)});
     if (key > first_key) numerics_.kernels.scale_rows(scratch.values.data(), state.rescale, rows, v_dim_);
-    Multiply(scratch.scores.data(), v_.data() + (place + key) * v_dim_, scratch.values.data(), rows, v_dim_, keys, key > first_key);
+    Multiply(scratch.scores.data(), v_.data() + (place + key) * v_dim_, scratch.values.data(), rows, v_dim_, keys,
+             key > first_key);
   }
   StoreHeadsArgs<T> store;
   store.values = scratch.values.data();
   store.sum = state.sum;
-  store.out = attended_.data() + (task.sequence.first + first_query) * config.num_heads * v_dim_ + task.kv_head * group_ * v_dim_;
+  store.out = attended_.data() + (task.sequence.first + first_query) * config.num_heads * v_dim_ +
+              task.kv_head * group_ * v_dim_;
   store.rows = queries * group_;
   store.group = group_;
   store.head_dim = v_dim_;
@@ -236,8 +247,8 @@ template <typename T>
 void Attention<T>::Output(const PackedTile& tile, const LayerWeights<T>& weights, T* out) const {
   const std::int64_t width = numerics_.config.num_heads * v_dim_;
   const LayerLayout& layout = *weights.layout;
-  Linear(LinearArgs<T>{attended_.data() + tile.first * width, weights.matrices + layout.o, weights.Bias(layout.o_bias), out,
-                       std::max(tile.rows, kMinProductRows), width, numerics_.config.hidden_size});
+  Linear(LinearArgs<T>{attended_.data() + tile.first * width, weights.matrices + layout.o, weights.Bias(layout.o_bias),
+                       out, std::max(tile.rows, kMinProductRows), width, numerics_.config.hidden_size});
 }
 
 template class Attention<float>;

@@ -5,10 +5,10 @@
 //   for (task : attention.tasks()) attention.Attend(task, layer, weights);   // tasks of the next
 //   attention.Output(tile, weights, branch);
 //
-// Grouped heads are one product: the queries of a group's heads stand side by side. Scores exist for kQueryBlock queries
-// and kKeyBlock keys at a time, so memory does not grow with the square of a sequence. Latent attention (MLA) is computed
-// in its expanded form, in which every head has keys and values of its own. All of it is float32 but for the projections'
-// operands. Prepare comes from one thread; the others from any, each on its own tile or task.
+// Grouped heads are one product: the queries of a group's heads stand side by side. Scores exist for kQueryBlock
+// queries and kKeyBlock keys at a time, so memory does not grow with the square of a sequence. Latent attention (MLA)
+// is computed in its expanded form, in which every head has keys and values of its own. All of it is float32 but for
+// the projections' operands. Prepare comes from one thread; the others from any, each on its own tile or task.
 #pragma once
 
 #include <oneapi/tbb/enumerable_thread_specific.h>
@@ -86,14 +86,14 @@ class Attention {
   const std::int64_t group_;
   const std::int64_t v_dim_;
   Rotary rotary_;
-  std::optional<Rotary> local_rotary_;   ///< of sliding layers, where they have their own
+  std::optional<Rotary> local_rotary_;  ///< of sliding layers, where they have their own
   tbb::enumerable_thread_specific<Scratch> scratch_;
   std::vector<AttentionTask> tasks_;
   std::int64_t tokens_ = 0;
-  AlignedBuffer<float> q_;               ///< [kv_heads][tokens][group * head_dim]
-  AlignedBuffer<float> k_;               ///< [kv_heads][tokens][head_dim]
-  AlignedBuffer<float> v_;               ///< [kv_heads][tokens][v_dim]
-  AlignedBuffer<T> attended_;            ///< [tokens, heads * v_dim]
+  AlignedBuffer<float> q_;     ///< [kv_heads][tokens][group * head_dim]
+  AlignedBuffer<float> k_;     ///< [kv_heads][tokens][head_dim]
+  AlignedBuffer<float> v_;     ///< [kv_heads][tokens][v_dim]
+  AlignedBuffer<T> attended_;  ///< [tokens, heads * v_dim]
 };
 
 }  // namespace draftmill

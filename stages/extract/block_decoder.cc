@@ -52,7 +52,9 @@ class BlockDecoderOf : public BlockDecoder {
     head.norm_epsilon = static_cast<float>(config_.norm_eps);
     head.norm_weight_offset = numerics_.norm_weight_offset;
     head.norm_rounding = numerics_.norm_rounding;
-    head.read_rows = [this](std::int64_t first, std::int64_t count, float* rows) { return ReadHeadRows(first, count, rows); };
+    head.read_rows = [this](std::int64_t first, std::int64_t count, float* rows) {
+      return ReadHeadRows(first, count, rows);
+    };
     return head;
   }
 
@@ -94,7 +96,8 @@ class BlockDecoderOf : public BlockDecoder {
     arena_.ForEach(layers_.WideningTasks(-1), [&](std::size_t i) { layers_.WidenPiece(-1, i); });
     ForEachTile(block, [&](const PackedTile& tile) { BeginLayer(tile, 0); });
     for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
-      if (should_stop && should_stop()) return Cancelled("extraction stopped inside a block; nothing of it was published");
+      if (should_stop && should_stop())
+        return Cancelled("extraction stopped inside a block; nothing of it was published");
       const bool last = layer + 1 == config_.num_layers;
       if (!last) DRAFTMILL_RETURN_IF_ERROR(layers_.Acquire(layer + 1));
       AttendBlock(layer);
@@ -149,7 +152,8 @@ class BlockDecoderOf : public BlockDecoder {
   float* Residual(const PackedTile& tile) { return residual_.data() + tile.first * config_.hidden_size; }
 
   Status Embed(const PackedBlock& block, const PackedTile& tile) {
-    const auto ids = std::span(block.input_ids).subspan(static_cast<std::size_t>(tile.first), static_cast<std::size_t>(tile.rows));
+    const auto ids =
+        std::span(block.input_ids).subspan(static_cast<std::size_t>(tile.first), static_cast<std::size_t>(tile.rows));
     const std::int64_t count = tile.rows * config_.hidden_size;
     if constexpr (std::is_same_v<W, float>) {
       DRAFTMILL_RETURN_IF_ERROR(store_->EmbeddingRows(ids, Residual(tile)));
@@ -161,7 +165,8 @@ class BlockDecoderOf : public BlockDecoder {
     }
     if (config_.embedding_scale == 1.0) return OkStatus();
     const auto scale = static_cast<float>(config_.embedding_scale);
-    numerics_.kernels.scale_values(Residual(tile), numerics_.rounds ? RoundToBf16(scale) : scale, count, numerics_.rounds);
+    numerics_.kernels.scale_values(Residual(tile), numerics_.rounds ? RoundToBf16(scale) : scale, count,
+                                   numerics_.rounds);
     return OkStatus();
   }
 
@@ -182,10 +187,12 @@ class BlockDecoderOf : public BlockDecoder {
 
   /// The residual stream, normed for a product: zero rows up to kMinProductRows follow.
   void Norm(const PackedTile& tile, const float* weight, T* out) {
-    numerics_.kernels.rms_norm({Residual(tile), weight, out, tile.rows, config_.hidden_size, static_cast<float>(config_.norm_eps),
-                                numerics_.norm_rounding, numerics_.norm_weight_offset});
+    numerics_.kernels.rms_norm({Residual(tile), weight, out, tile.rows, config_.hidden_size,
+                                static_cast<float>(config_.norm_eps), numerics_.norm_rounding,
+                                numerics_.norm_weight_offset});
     for (std::int64_t r = tile.rows; r < kMinProductRows; ++r) {
-      std::memset(static_cast<void*>(out + r * config_.hidden_size), 0, static_cast<std::size_t>(config_.hidden_size) * sizeof(T));
+      std::memset(static_cast<void*>(out + r * config_.hidden_size), 0,
+                  static_cast<std::size_t>(config_.hidden_size) * sizeof(T));
     }
   }
 
@@ -201,7 +208,8 @@ class BlockDecoderOf : public BlockDecoder {
     T* branch = ThreadScratch().branch.data();
     if (output_norm != nullptr) {
       numerics_.kernels.product_norm({branch, config_.hidden_size, output_norm, branch, tile.rows, config_.hidden_size,
-                                      static_cast<float>(config_.norm_eps), numerics_.norm_rounding, numerics_.norm_weight_offset});
+                                      static_cast<float>(config_.norm_eps), numerics_.norm_rounding,
+                                      numerics_.norm_weight_offset});
     }
     numerics_.kernels.add_residual({Residual(tile), branch, tile.rows * config_.hidden_size, numerics_.rounds});
   }
@@ -252,11 +260,13 @@ std::unique_ptr<BlockDecoder> MakeBlockDecoder(const ModelConfig& config, std::u
   return std::make_unique<BlockDecoderOf<T, W>>(config, std::move(store), std::move(options));
 }
 
-template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, float>(const ModelConfig&, std::unique_ptr<WeightStore<float>>,
+template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, float>(const ModelConfig&,
+                                                                      std::unique_ptr<WeightStore<float>>,
                                                                       DecoderOptions);
-template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, Bf16>(const ModelConfig&, std::unique_ptr<WeightStore<Bf16>>,
+template std::unique_ptr<BlockDecoder> MakeBlockDecoder<float, Bf16>(const ModelConfig&,
+                                                                     std::unique_ptr<WeightStore<Bf16>>,
                                                                      DecoderOptions);
-template std::unique_ptr<BlockDecoder> MakeBlockDecoder<Bf16, Bf16>(const ModelConfig&, std::unique_ptr<WeightStore<Bf16>>,
-                                                                    DecoderOptions);
+template std::unique_ptr<BlockDecoder> MakeBlockDecoder<Bf16, Bf16>(const ModelConfig&,
+                                                                    std::unique_ptr<WeightStore<Bf16>>, DecoderOptions);
 
 }  // namespace draftmill

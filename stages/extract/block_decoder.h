@@ -1,11 +1,12 @@
-// The decoder on the CPU, layer-major: a block of packed tokens goes through layer l before any of it enters layer l + 1.
+// The decoder on the CPU, layer-major: a block of packed tokens goes through layer l before any of it enters layer l
+// + 1.
 //
 //   std::unique_ptr<BlockDecoder> decoder = MakeBlockDecoder<float, Bf16>(config, std::move(store), options);
 //   DRAFTMILL_RETURN_IF_ERROR(decoder->Run(block, should_stop));     // states stand where the tiles' `capture` points
 //
 // T is the type of the products' operands, W that of the stored weights: <Bf16, Bf16> where the processor multiplies
-// bfloat16, <float, Bf16> elsewhere (the same values in float32, with a rounding to bfloat16 wherever the published model
-// has one, so at least as exact), <float, float> for float32 models.
+// bfloat16, <float, Bf16> elsewhere (the same values in float32, with a rounding to bfloat16 wherever the published
+// model has one, so at least as exact), <float, float> for float32 models.
 //
 // Dense work is cut into tiles of at most kTileRows rows that never cross a batch; attention into (sequence, kv head,
 // range of queries); routed experts into experts. All are tasks of one arena; each computes the same products whatever
@@ -32,8 +33,8 @@ namespace draftmill {
 
 struct DecoderOptions {
   int threads = 1;
-  bool fused_norms = false;              ///< numerics: fused
-  std::vector<std::int32_t> layers;      ///< captured x_k, ascending
+  bool fused_norms = false;          ///< numerics: fused
+  std::vector<std::int32_t> layers;  ///< captured x_k, ascending
 };
 
 class BlockDecoder {

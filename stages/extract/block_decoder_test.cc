@@ -1,13 +1,13 @@
 // The decoder's product paths against each other: machines take one of them, tests run all.
 #include "stages/extract/block_decoder.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "stages/extract/cpu_memory.h"
 #include "stages/extract/model_folder.h"
@@ -22,7 +22,8 @@ json::Value SmallModel() {
   return json::Parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 48,
     "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16,
     "rms_norm_eps": 1e-6, "vocab_size": 100, "max_position_embeddings": 4096, "tie_word_embeddings": true,
-    "attention_bias": true, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})").value();
+    "attention_bias": true, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})")
+      .value();
 }
 
 /// Three sequences, the middle one the longest. One layer is captured.
@@ -30,7 +31,8 @@ PackedBlock Block(std::int64_t longest, std::int64_t hidden, std::vector<float>&
   PackedBlock block;
   for (const std::int64_t length : {std::int64_t{1}, longest, std::int64_t{40}}) {
     block.sequences.push_back({block.tokens, length});
-    for (std::int64_t t = 0; t < length; ++t) block.input_ids.push_back(static_cast<std::int32_t>((t * 13 + length) % 100));
+    for (std::int64_t t = 0; t < length; ++t)
+      block.input_ids.push_back(static_cast<std::int32_t>((t * 13 + length) % 100));
     block.tokens += length;
   }
   states.resize(static_cast<std::size_t>(block.tokens * hidden));

@@ -16,9 +16,9 @@ struct DecoderNumerics {
         kernels(DecoderKernelsFor<T>(DetectInstructionSet())),
         expert_kernels(ExpertKernelsFor<T>(DetectInstructionSet())),
         rounds(config.compute == ComputeType::kBfloat16),
-        norm_rounding(!rounds                                                 ? NormRounding::kNone
+        norm_rounding(!rounds                                          ? NormRounding::kNone
                       : fused_norms || config.norm_multiplies_in_float ? NormRounding::kFused
-                                                                              : NormRounding::kHf),
+                                                                       : NormRounding::kHf),
         norm_weight_offset(config.norm_one_plus ? 1.0F : 0.0F) {}
 
   const ModelConfig config;

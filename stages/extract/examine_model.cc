@@ -29,10 +29,11 @@ struct Reference {
   std::vector<std::vector<std::int32_t>> rows;
   std::vector<std::int32_t> layers;
   std::int64_t hidden = 0;
-  std::vector<float> states;   ///< [tokens, layers, hidden]
+  std::vector<float> states;  ///< [tokens, layers, hidden]
 };
 
-Result<std::vector<float>> ReadStates(ReadableFile& file, const std::string& path, const safetensors::TensorInfo& tensor) {
+Result<std::vector<float>> ReadStates(ReadableFile& file, const std::string& path,
+                                      const safetensors::TensorInfo& tensor) {
   if (tensor.dtype == safetensors::Dtype::kF32) return safetensors::ReadTensor<float>(file, path, tensor);
   if (tensor.dtype != safetensors::Dtype::kBf16) return InvalidInput(path + ": hidden_states must be F32 or BF16");
   std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
@@ -58,10 +59,12 @@ Result<std::vector<std::int32_t>> LayersOf(const safetensors::Header& header, co
     }
     return layers;
   }
-  return InvalidInput(path + ": has no list `layers` in its metadata; tools/reference_states.py writes reference states");
+  return InvalidInput(path +
+                      ": has no list `layers` in its metadata; tools/reference_states.py writes reference states");
 }
 
-Result<std::vector<std::vector<std::int32_t>>> CutRows(const std::vector<std::int32_t>& ids, const std::vector<std::int64_t>& bounds,
+Result<std::vector<std::vector<std::int32_t>>> CutRows(const std::vector<std::int32_t>& ids,
+                                                       const std::vector<std::int64_t>& bounds,
                                                        const std::string& path) {
   std::vector<std::vector<std::int32_t>> rows;
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
@@ -111,7 +114,7 @@ TokenizedChunk ChunkOf(const std::vector<std::vector<std::int32_t>>& rows) {
 
 /// What was computed, with rows in their own order.
 struct Computed {
-  std::vector<float> states;          ///< [tokens, layers, hidden]
+  std::vector<float> states;  ///< [tokens, layers, hidden]
   std::int64_t bad_rows = 0;
   HeadAgreement agreement;
 };
@@ -141,13 +144,12 @@ Result<Computed> Compute(Extractor& extractor, const TokenizedChunk& chunk) {
   for (std::size_t block = 0; block < plan.blocks.size(); ++block) {
     BlockRequest request{&chunk, &plan, static_cast<std::int64_t>(block), {}};
     for (std::int64_t i = 0; i < plan.blocks[block].count; ++i) request.batches.push_back(plan.blocks[block].first + i);
-    DRAFTMILL_RETURN_IF_ERROR(extractor.ExtractBlock(
-        request,
-        [&](const BatchStates& batch) {
-          TakeBatch(batch, chunk, width, computed);
-          return OkStatus();
-        },
-        {}));
+    DRAFTMILL_RETURN_IF_ERROR(extractor.ExtractBlock(request,
+                                                     [&](const BatchStates& batch) {
+                                                       TakeBatch(batch, chunk, width, computed);
+                                                       return OkStatus();
+                                                     },
+                                                     {}));
   }
   return computed;
 }
@@ -162,8 +164,8 @@ double Norm(const float* values, std::int64_t count, const float* minus) {
 }
 
 /// Figures of one kept layer; the median distance from the reference goes into `worst_median`.
-json::Value LayerFacts(const ModelDescription& model, const Computed& computed, const std::optional<Reference>& reference,
-                       std::size_t slot, double& worst_median) {
+json::Value LayerFacts(const ModelDescription& model, const Computed& computed,
+                       const std::optional<Reference>& reference, std::size_t slot, double& worst_median) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   const std::int64_t hidden = model.hidden_size;
   const std::int64_t tokens = static_cast<std::int64_t>(computed.states.size()) / (layers * hidden);
@@ -174,7 +176,8 @@ json::Value LayerFacts(const ModelDescription& model, const Computed& computed, 
     norms += Norm(computed.states.data() + at, hidden, nullptr);
     if (!reference) continue;
     const float* expected = reference->states.data() + at;
-    distances.push_back(Norm(computed.states.data() + at, hidden, expected) / std::max(Norm(expected, hidden, nullptr), 1e-30));
+    distances.push_back(Norm(computed.states.data() + at, hidden, expected) /
+                        std::max(Norm(expected, hidden, nullptr), 1e-30));
   }
   json::Object facts{{"layer", std::int64_t{model.layers[slot]}}, {"mean_norm", norms / static_cast<double>(tokens)}};
   if (reference) {
@@ -188,7 +191,8 @@ json::Value LayerFacts(const ModelDescription& model, const Computed& computed, 
 
 std::string Percent(std::int64_t part, std::int64_t whole) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.0f %%", 100.0 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1)));
+  std::snprintf(text, sizeof(text), "%.0f %%",
+                100.0 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1)));
   return text;
 }
 
@@ -199,17 +203,21 @@ std::string Figure(double value) {
 }
 
 /// What all of it means, in one sentence; `sound` becomes false where it must not be trusted.
-std::string Verdict(const Computed& computed, const std::optional<Reference>& reference, double worst_median, double bound, bool& sound) {
+std::string Verdict(const Computed& computed, const std::optional<Reference>& reference, double worst_median,
+                    double bound, bool& sound) {
   sound = false;
   if (computed.bad_rows > 0) return std::to_string(computed.bad_rows) + " rows have states that are NaN or infinite";
   if (reference && !(worst_median <= bound)) {
-    return "the states lie " + Figure(worst_median) + " (median) from the reference, where " + Figure(bound) + " is to be expected";
+    return "the states lie " + Figure(worst_median) + " (median) from the reference, where " + Figure(bound) +
+           " is to be expected";
   }
   const HeadAgreement& agreement = computed.agreement;
-  const std::string counted = "the head's choice is the next token at " + Percent(agreement.as_stored, agreement.positions) + " of " +
+  const std::string counted = "the head's choice is the next token at " +
+                              Percent(agreement.as_stored, agreement.positions) + " of " +
                               std::to_string(agreement.positions) + " positions, at most " +
                               Percent(agreement.BestWrong(), agreement.positions) + " in a wrong reading";
-  const std::string near = reference ? "the states are those of the reference (median distance " + Figure(worst_median) + "); " : "";
+  const std::string near =
+      reference ? "the states are those of the reference (median distance " + Figure(worst_median) + "); " : "";
   if (agreement.positions >= kFewestPositions && agreement.IsClear()) {
     sound = true;
     return "sound: " + near + counted;
@@ -226,8 +234,8 @@ Result<ModelExamination> Examine(const ExaminationRequest& request, const std::o
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<Extractor> extractor, Extractor::Create(options));
   const ModelDescription& model = extractor->model();
   if (reference && reference->hidden != model.hidden_size) {
-    return InvalidInput(request.reference_path + ": holds states of " + std::to_string(reference->hidden) + " values, this model has " +
-                        std::to_string(model.hidden_size));
+    return InvalidInput(request.reference_path + ": holds states of " + std::to_string(reference->hidden) +
+                        " values, this model has " + std::to_string(model.hidden_size));
   }
   const TokenizedChunk chunk = ChunkOf(reference ? reference->rows : request.rows);
   if (chunk.samples() == 0) return InvalidInput("there are no rows to examine the model with");

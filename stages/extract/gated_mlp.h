@@ -32,9 +32,12 @@ struct GatedMlpScratch {
 
 inline GateKind GateKindOf(Activation activation) {
   switch (activation) {
-    case Activation::kSilu: return GateKind::kSilu;
-    case Activation::kGeluTanh: return GateKind::kGeluTanh;
-    case Activation::kClampedSwiglu: return GateKind::kClampedSwiglu;
+    case Activation::kSilu:
+      return GateKind::kSilu;
+    case Activation::kGeluTanh:
+      return GateKind::kGeluTanh;
+    case Activation::kClampedSwiglu:
+      return GateKind::kClampedSwiglu;
   }
   return GateKind::kSilu;
 }
@@ -45,10 +48,12 @@ void GatedMlp(const DecoderNumerics<T>& numerics, const GatedMlpArgs<T>& args, G
   const std::int64_t rows = std::max(args.rows, kMinProductRows);
   scratch.wide.Grow(kTileRows * 2 * args.width);
   scratch.gated.Grow(kTileRows * args.width);
-  Linear(LinearArgs<T>{args.in, args.gate_up, args.gate_up_bias, scratch.wide.data(), rows, config.hidden_size, 2 * args.width});
+  Linear(LinearArgs<T>{args.in, args.gate_up, args.gate_up_bias, scratch.wide.data(), rows, config.hidden_size,
+                       2 * args.width});
   numerics.kernels.gate({scratch.wide.data(), scratch.gated.data(), rows, args.width, numerics.rounds,
                          GateKindOf(config.activation), static_cast<float>(config.swiglu_limit)});
-  Linear(LinearArgs<T>{scratch.gated.data(), args.down, args.down_bias, args.out, rows, args.width, config.hidden_size});
+  Linear(
+      LinearArgs<T>{scratch.gated.data(), args.down, args.down_bias, args.out, rows, args.width, config.hidden_size});
 }
 
 }  // namespace draftmill

@@ -18,14 +18,15 @@ namespace draftmill {
 namespace {
 
 /// Rows of the head that are multiplied at once.
-constexpr std::int64_t kHeadRows = 4096;
+constexpr std::int64_t kHeadRows = 1024;
 
 /// The readings of a position, one operand row each.
 enum Reading : std::int64_t { kNormed, kPlain, kNormedTwice, kReadings };
 
 void Norm(const ModelHead& head, const float* x, float* out) {
   DecoderKernelsFor<float>(DetectInstructionSet())
-      .rms_norm({x, head.norm_weight, out, 1, head.hidden, head.norm_epsilon, head.norm_rounding, head.norm_weight_offset});
+      .rms_norm(
+          {x, head.norm_weight, out, 1, head.hidden, head.norm_epsilon, head.norm_rounding, head.norm_weight_offset});
 }
 
 /// [positions * kReadings, hidden]
@@ -55,7 +56,8 @@ void TakeLargest(const float* logits, std::int64_t first, std::int64_t count, Ch
 
 }  // namespace
 
-Status ReadHead(const ModelHead& head, std::span<const float> states, std::span<const CheckedTokens> tokens, HeadAgreement& agreement) {
+Status ReadHead(const ModelHead& head, std::span<const float> states, std::span<const CheckedTokens> tokens,
+                HeadAgreement& agreement) {
   const auto positions = static_cast<std::int64_t>(tokens.size());
   if (positions == 0) return OkStatus();
   const AlignedBuffer<float> operands = Operands(head, states, positions);
@@ -92,7 +94,8 @@ Result<HeadAgreement> ReadHeadOfFolder(const std::string& model_folder, std::spa
   const std::int64_t hidden = model.config.hidden_size;
   std::vector<float> norm(static_cast<std::size_t>(hidden));
   DRAFTMILL_RETURN_IF_ERROR(LayerReader<float>(model, *files).ReadVector("norm.weight", norm.data()).status());
-  const TensorPlace& place = model.tensors.Get(model.tensors.Has("lm_head.weight") ? "lm_head.weight" : "embed_tokens.weight");
+  const TensorPlace& place =
+      model.tensors.Get(model.tensors.Has("lm_head.weight") ? "lm_head.weight" : "embed_tokens.weight");
   const std::int64_t row_bytes = hidden * safetensors::DtypeBits(place.info.dtype) / 8;
   std::vector<std::byte> bytes;
   ModelHead head;

@@ -23,16 +23,17 @@ struct CheckedTokens {
 struct ModelHead {
   std::int64_t hidden = 0;
   std::int64_t vocab_rows = 0;
-  const float* norm_weight = nullptr;   ///< [hidden]
+  const float* norm_weight = nullptr;  ///< [hidden]
   float norm_epsilon = 0;
-  float norm_weight_offset = 0;         ///< 1 for Gemma
+  float norm_weight_offset = 0;  ///< 1 for Gemma
   NormRounding norm_rounding = NormRounding::kHf;
   /// Rows of the head as float32.
   std::function<Status(std::int64_t first, std::int64_t count, float* rows)> read_rows;
 };
 
 /// Reads `states`, [tokens.size(), hidden] of x_n before the final norm, and adds to `agreement`.
-Status ReadHead(const ModelHead& head, std::span<const float> states, std::span<const CheckedTokens> tokens, HeadAgreement& agreement);
+Status ReadHead(const ModelHead& head, std::span<const float> states, std::span<const CheckedTokens> tokens,
+                HeadAgreement& agreement);
 
 /// The same with the final norm and the head read from a model folder, no other weight of it. kUnsupported in builds
 /// without the engine.

@@ -31,7 +31,7 @@ template <typename T>
 struct LayerWeights {
   const LayerLayout* layout = nullptr;
   const float* vectors = nullptr;
-  const T* biases = nullptr;    ///< the vectors as T: products add biases before they round
+  const T* biases = nullptr;  ///< the vectors as T: products add biases before they round
   const T* matrices = nullptr;
 
   const float* Vector(std::int64_t offset) const { return offset < 0 ? nullptr : vectors + offset; }
@@ -100,7 +100,9 @@ class LayerWeightsOf {
   }
 
   /// The weights of a layer that is held.
-  const LayerWeights<T>& At(std::int64_t layer) const { return held_[static_cast<std::size_t>(layer % kHeldLayers)].weights; }
+  const LayerWeights<T>& At(std::int64_t layer) const {
+    return held_[static_cast<std::size_t>(layer % kHeldLayers)].weights;
+  }
 
   /// One expert of a layer that is held; valid until the scratch is used again.
   ExpertView<T> Expert(std::int64_t layer, std::int64_t expert, ExpertScratch<T, W>& scratch) const {

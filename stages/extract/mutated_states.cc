@@ -1,14 +1,14 @@
-// mutated_states: `draftmill states` with a known mistake put back, for tests/oracle/traps_oracle.py. Each mistake is one
-// that other engines made with these models; a test of the right states is worth something only if it sees them.
+// mutated_states: `draftmill states` with a known mistake put back, for tests/oracle/traps_oracle.py. Each mistake is
+// one that other engines made with these models; a test of the right states is worth something only if it sees them.
 //
-//   mutated_states --mutation NAME --model DIR --input ROWS.jsonl --output FILE.safetensors [--layers ...] [--dtype ...]
+//   mutated_states --mutation NAME --model DIR --input ROWS.jsonl --output FILE.safetensors [--layers ...] [--dtype
+//   ...]
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "stages/extract/cpu_extractor.h"
 #include "stages/extract/states.h"
@@ -24,12 +24,18 @@ const std::map<std::string, std::function<void(ModelConfig&)>>& Mutations() {
       {"window_on_every_layer",
        [](ModelConfig& config) {
          config.sliding_layers.clear();
-         for (std::int64_t i = 0; i < config.num_layers; ++i) config.sliding_layers.push_back(static_cast<std::int32_t>(i));
+         for (std::int64_t i = 0; i < config.num_layers; ++i)
+           config.sliding_layers.push_back(static_cast<std::int32_t>(i));
        }},
       {"scale_from_hidden_size",
-       [](ModelConfig& config) { config.softmax_scale = std::sqrt(static_cast<double>(config.num_heads) / static_cast<double>(config.hidden_size)); }},
-      {"scale_from_head_dim", [](ModelConfig& config) { config.softmax_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)); }},
-      {"norm_weight_in_other_type", [](ModelConfig& config) { config.norm_multiplies_in_float = !config.norm_multiplies_in_float; }},
+       [](ModelConfig& config) {
+         config.softmax_scale =
+             std::sqrt(static_cast<double>(config.num_heads) / static_cast<double>(config.hidden_size));
+       }},
+      {"scale_from_head_dim",
+       [](ModelConfig& config) { config.softmax_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)); }},
+      {"norm_weight_in_other_type",
+       [](ModelConfig& config) { config.norm_multiplies_in_float = !config.norm_multiplies_in_float; }},
       {"latent_eps_from_config", [](ModelConfig& config) { config.latent->latent_norm_eps = config.norm_eps; }},
       {"yarn_truncated", [](ModelConfig& config) { config.rope.truncate = !config.rope.truncate; }},
       {"cos_sin_unscaled", [](ModelConfig& config) { config.rope.cos_sin_factor = 1.0; }},

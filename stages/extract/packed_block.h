@@ -18,8 +18,8 @@ struct PackedSequence {
 struct PackedTile {
   std::int64_t first = 0;
   std::int64_t rows = 0;
-  /// Where the captured layers of the tile's first token go: [rows, layers, hidden]. At most one of the two is set; none
-  /// where the tile is computed for the sake of others (experts work on the whole block).
+  /// Where the captured layers of the tile's first token go: [rows, layers, hidden]. At most one of the two is set;
+  /// none where the tile is computed for the sake of others (experts work on the whole block).
   Bf16* capture = nullptr;
   float* capture_float = nullptr;
 };

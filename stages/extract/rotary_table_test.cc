@@ -1,8 +1,8 @@
 #include "stages/extract/rotary_table.h"
 
-#include <cmath>
-
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "kernels/bfloat16.h"
 
@@ -41,7 +41,9 @@ TEST(RotaryTable, LongropeChoosesByTheSequence) {
   EXPECT_EQ(table.Row(9, 10), 9);
   table.Grow(11);
   table.Grow(5);
-  const auto cosine = [&](std::int64_t position, std::int64_t tokens) { return table.cosines()[table.Row(position, tokens) * 2]; };
+  const auto cosine = [&](std::int64_t position, std::int64_t tokens) {
+    return table.cosines()[table.Row(position, tokens) * 2];
+  };
   EXPECT_FLOAT_EQ(cosine(3, 10), std::cos(3.0F));
   EXPECT_FLOAT_EQ(cosine(3, 11), std::cos(3.0F / 4));
   EXPECT_FLOAT_EQ(cosine(10, 11), std::cos(10.0F / 4));

@@ -13,9 +13,12 @@ namespace {
 
 RouterKind RouterKindOf(RouterScoring scoring) {
   switch (scoring) {
-    case RouterScoring::kSoftmax: return RouterKind::kSoftmax;
-    case RouterScoring::kSoftmaxChosen: return RouterKind::kSoftmaxChosen;
-    case RouterScoring::kSigmoidBiased: return RouterKind::kSigmoidBiased;
+    case RouterScoring::kSoftmax:
+      return RouterKind::kSoftmax;
+    case RouterScoring::kSoftmaxChosen:
+      return RouterKind::kSoftmaxChosen;
+    case RouterScoring::kSigmoidBiased:
+      return RouterKind::kSigmoidBiased;
   }
   return RouterKind::kSoftmax;
 }
@@ -44,10 +47,11 @@ void RoutedExperts<T, W>::Prepare(std::int64_t tokens) {
   slot_token_.resize(choices);
 }
 
-/// The router's logits as the published model has them: float32 operands where the router is float32 (sigmoid routers), else
-/// products of the model's own type, rounded to it.
+/// The router's logits as the published model has them: float32 operands where the router is float32 (sigmoid routers),
+/// else products of the model's own type, rounded to it.
 template <typename T, typename W>
-const float* RoutedExperts<T, W>::Logits(const PackedTile& tile, const LayerWeights<T>& weights, const T* normed, Scratch& scratch) const {
+const float* RoutedExperts<T, W>::Logits(const PackedTile& tile, const LayerWeights<T>& weights, const T* normed,
+                                         Scratch& scratch) const {
   const std::int64_t rows = std::max(tile.rows, kMinProductRows);
   const std::int64_t hidden = numerics_.config.hidden_size;
   const std::int64_t count = experts().experts;
@@ -55,15 +59,18 @@ const float* RoutedExperts<T, W>::Logits(const PackedTile& tile, const LayerWeig
   scratch.logits.Grow(kTileRows * count);
   float* logits = scratch.logits.data();
   if (layout.router_float32 >= 0) {
-    Linear(LinearArgs<float>{AsFloat(normed, rows * hidden, scratch), weights.Vector(layout.router_float32), nullptr, logits, rows, hidden, count});
+    Linear(LinearArgs<float>{AsFloat(normed, rows * hidden, scratch), weights.Vector(layout.router_float32), nullptr,
+                             logits, rows, hidden, count});
     return logits;
   }
   if constexpr (std::is_same_v<T, float>) {
-    Linear(LinearArgs<float>{normed, weights.matrices + layout.router, weights.Bias(layout.router_bias), logits, rows, hidden, count});
+    Linear(LinearArgs<float>{normed, weights.matrices + layout.router, weights.Bias(layout.router_bias), logits, rows,
+                             hidden, count});
     if (numerics_.rounds) numerics_.kernels.scale_values(logits, 1.0F, rows * count, true);
   } else {
     scratch.router_logits.Grow(kTileRows * count);
-    Linear(LinearArgs<T>{normed, weights.matrices + layout.router, weights.Bias(layout.router_bias), scratch.router_logits.data(), rows, hidden, count});
+    Linear(LinearArgs<T>{normed, weights.matrices + layout.router, weights.Bias(layout.router_bias),
+                         scratch.router_logits.data(), rows, hidden, count});
     numerics_.kernels.widen(scratch.router_logits.data(), logits, rows * count);
   }
   return logits;
@@ -102,7 +109,8 @@ void RoutedExperts<T, W>::Route(const PackedTile& tile, const LayerWeights<T>& w
   args.scaling = static_cast<float>(moe.scaling);
   args.rounds_weights = numerics_.rounds && moe.scoring != RouterScoring::kSigmoidBiased;
   numerics_.expert_kernels.route(args);
-  std::memcpy(static_cast<void*>(normed_.data() + tile.first * hidden), normed, static_cast<std::size_t>(tile.rows * hidden) * sizeof(T));
+  std::memcpy(static_cast<void*>(normed_.data() + tile.first * hidden), normed,
+              static_cast<std::size_t>(tile.rows * hidden) * sizeof(T));
   ClearRows(sums_.data(), tile.first, tile.first + tile.rows, hidden);
 }
 
@@ -145,7 +153,8 @@ std::vector<typename RoutedExperts<T, W>::Wave> RoutedExperts<T, W>::PlanWaves()
 }
 
 template <typename T, typename W>
-void RoutedExperts<T, W>::RunExpert(std::int32_t expert, std::int64_t wave_slot, std::int64_t layer, const LayerWeightsOf<T, W>& layers) {
+void RoutedExperts<T, W>::RunExpert(std::int32_t expert, std::int64_t wave_slot, std::int64_t layer,
+                                    const LayerWeightsOf<T, W>& layers) {
   const std::int64_t hidden = numerics_.config.hidden_size;
   const std::int64_t width = experts().expert_intermediate;
   const LayerWeights<T>& weights = layers.At(layer);
@@ -159,7 +168,8 @@ void RoutedExperts<T, W>::RunExpert(std::int32_t expert, std::int64_t wave_slot,
   const std::int64_t first = first_slot_[static_cast<std::size_t>(expert)];
   for (std::int64_t done = 0; done < RowsOf(expert); done += kTileRows) {
     const std::int64_t rows = std::min(kTileRows, RowsOf(expert) - done);
-    numerics_.expert_kernels.gather_rows(normed_.data(), slot_token_.data() + first + done, scratch.gathered.data(), rows, hidden);
+    numerics_.expert_kernels.gather_rows(normed_.data(), slot_token_.data() + first + done, scratch.gathered.data(),
+                                         rows, hidden);
     ClearRows(scratch.gathered.data(), rows, kMinProductRows, hidden);
     GatedMlp(numerics_,
              GatedMlpArgs<T>{scratch.gathered.data(), scratch.branch.data(), rows, width, matrices.gate_up,
@@ -192,7 +202,8 @@ void RoutedExperts<T, W>::AddWave(const PackedTile& tile, const Wave& wave) {
 }
 
 template <typename T, typename W>
-void RoutedExperts<T, W>::Run(WorkerArena& arena, const PackedBlock& block, std::int64_t layer, const LayerWeightsOf<T, W>& layers) {
+void RoutedExperts<T, W>::Run(WorkerArena& arena, const PackedBlock& block, std::int64_t layer,
+                              const LayerWeightsOf<T, W>& layers) {
   PlanSlots(block);
   for (const Wave& wave : PlanWaves()) {
     std::vector<std::int32_t> order;
@@ -219,12 +230,14 @@ void RoutedExperts<T, W>::Join(const PackedTile& tile, const LayerWeights<T>& we
                 static_cast<std::size_t>(tile.rows * hidden) * sizeof(T));
     ClearRows(scratch.gathered.data(), tile.rows, kMinProductRows, hidden);
     GatedMlp(numerics_,
-             GatedMlpArgs<T>{scratch.gathered.data(), out, tile.rows, experts().shared_experts * experts().expert_intermediate,
-                             weights.matrices + layout.shared_gate_up, nullptr, weights.matrices + layout.shared_down, nullptr},
+             GatedMlpArgs<T>{
+                 scratch.gathered.data(), out, tile.rows, experts().shared_experts * experts().expert_intermediate,
+                 weights.matrices + layout.shared_gate_up, nullptr, weights.matrices + layout.shared_down, nullptr},
              scratch.mlp);
     shared = out;
   }
-  numerics_.expert_kernels.join_shared({sums_.data() + tile.first * hidden, shared, out, tile.rows * hidden, numerics_.rounds});
+  numerics_.expert_kernels.join_shared(
+      {sums_.data() + tile.first * hidden, shared, out, tile.rows * hidden, numerics_.rounds});
 }
 
 template class RoutedExperts<float, float>;

@@ -6,9 +6,9 @@
 //   experts.Join(tile, weights, branch);                                     // tiles: tasks of the next
 //
 // Which rows an expert gets follows from the block's tokens alone, so products have the same shapes whatever the number
-// of threads. Experts run in waves that together have no more rows than the block has tokens, which bounds the memory for
-// their results; a token's results are summed in float32 in the order of its experts. Shared experts are added by Join.
-// An expert's weights are expanded and widened by the task that runs it.
+// of threads. Experts run in waves that together have no more rows than the block has tokens, which bounds the memory
+// for their results; a token's results are summed in float32 in the order of its experts. Shared experts are added by
+// Join. An expert's weights are expanded and widened by the task that runs it.
 #pragma once
 
 #include <oneapi/tbb/enumerable_thread_specific.h>
@@ -41,12 +41,12 @@ class RoutedExperts {
 
  private:
   struct Scratch {
-    AlignedBuffer<float> logits;        ///< [kTileRows, experts]
-    AlignedBuffer<T> router_logits;     ///< the same as products give them
-    AlignedBuffer<float> wide_rows;     ///< [kTileRows, hidden]: operands of a float32 router
-    AlignedBuffer<float> scores;        ///< [2 * experts]
-    AlignedBuffer<T> gathered;          ///< [kTileRows, hidden]
-    AlignedBuffer<T> branch;            ///< [kTileRows, hidden]
+    AlignedBuffer<float> logits;     ///< [kTileRows, experts]
+    AlignedBuffer<T> router_logits;  ///< the same as products give them
+    AlignedBuffer<float> wide_rows;  ///< [kTileRows, hidden]: operands of a float32 router
+    AlignedBuffer<float> scores;     ///< [2 * experts]
+    AlignedBuffer<T> gathered;       ///< [kTileRows, hidden]
+    AlignedBuffer<T> branch;         ///< [kTileRows, hidden]
     GatedMlpScratch<T> mlp;
     ExpertScratch<T, W> expert;
   };

@@ -30,8 +30,8 @@ json::Value AgreementFacts(const HeadAgreement& agreement) {
                       {"without_norm", agreement.without_norm}, {"normed_twice", agreement.normed_twice}};
 }
 
-std::vector<std::int64_t> CheckedPositions(std::span<const std::uint8_t> loss_mask, std::span<const std::int64_t> bounds,
-                                           std::int64_t most) {
+std::vector<std::int64_t> CheckedPositions(std::span<const std::uint8_t> loss_mask,
+                                           std::span<const std::int64_t> bounds, std::int64_t most) {
   std::vector<std::int64_t> candidates;
   for (std::size_t sample = 0; sample + 1 < bounds.size(); ++sample) {
     for (std::int64_t p = bounds[sample]; p + 2 < bounds[sample + 1]; ++p) {

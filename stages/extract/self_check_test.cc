@@ -11,7 +11,7 @@ using ::testing::IsEmpty;
 
 TEST(SelfCheck, PositionsHaveASupervisedNextTokenAndOneMore) {
   //                                 sample 0        sample 1     sample 2
-  const std::vector<std::uint8_t> mask{0, 1, 1, 1,   1, 1,        0, 0, 1, 0};
+  const std::vector<std::uint8_t> mask{0, 1, 1, 1, 1, 1, 0, 0, 1, 0};
   const std::vector<std::int64_t> bounds{0, 4, 6, 10};
   EXPECT_THAT(CheckedPositions(mask, bounds, 100), ElementsAre(0, 1, 7));
   EXPECT_THAT(CheckedPositions(mask, bounds, 2), ElementsAre(0, 1));
@@ -28,7 +28,10 @@ TEST(SelfCheck, TheRightReadingMustBeatEveryWrongOne) {
   EXPECT_TRUE((HeadAgreement{100, 60, 5, 3, 20, 30}.IsClear()));
   for (int wrong = 0; wrong < 4; ++wrong) {
     HeadAgreement agreement{100, 60, 5, 3, 20, 30};
-    (wrong == 0 ? agreement.one_early : wrong == 1 ? agreement.one_late : wrong == 2 ? agreement.without_norm : agreement.normed_twice) = 58;
+    (wrong == 0   ? agreement.one_early
+     : wrong == 1 ? agreement.one_late
+     : wrong == 2 ? agreement.without_norm
+                  : agreement.normed_twice) = 58;
     EXPECT_FALSE(agreement.IsClear()) << wrong;
   }
   EXPECT_FALSE(HeadAgreement{}.IsClear());

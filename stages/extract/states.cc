@@ -87,11 +87,14 @@ Status WriteTensor(Output& output, const char* name, const std::vector<Value>& v
   return output.file->WriteAt(output.header.Find(name)->offset, std::as_bytes(std::span(values)));
 }
 
-Result<Output> OpenOutput(const std::string& path, const TokenizedChunk& chunk, const Extractor& extractor, bool float_states) {
+Result<Output> OpenOutput(const std::string& path, const TokenizedChunk& chunk, const Extractor& extractor,
+                          bool float_states) {
   const auto layers = static_cast<std::int64_t>(extractor.model().layers.size());
   const std::int64_t hidden = extractor.model().hidden_size;
   const std::vector<safetensors::TensorSpec> tensors = {
-      {"hidden_states", float_states ? safetensors::Dtype::kF32 : safetensors::Dtype::kBf16, {chunk.tokens(), layers, hidden}},
+      {"hidden_states",
+       float_states ? safetensors::Dtype::kF32 : safetensors::Dtype::kBf16,
+       {chunk.tokens(), layers, hidden}},
       {"cu_seqlens", safetensors::Dtype::kI64, {chunk.samples() + 1}},
       {"sample_id", safetensors::Dtype::kI64, {chunk.samples()}},
       {"input_ids", safetensors::Dtype::kI32, {chunk.tokens()}},
@@ -111,14 +114,15 @@ Result<Output> OpenOutput(const std::string& path, const TokenizedChunk& chunk, 
 /// Writes each sample of a batch at its row's place.
 Status WriteBatch(const BatchStates& states, const TokenizedChunk& chunk, Output& output) {
   const std::int64_t states_offset = output.header.Find("hidden_states")->offset;
-  const std::span<const std::byte> bytes =
-      states.float_states.empty() ? std::as_bytes(std::span(states.hidden_states)) : std::as_bytes(std::span(states.float_states));
+  const std::span<const std::byte> bytes = states.float_states.empty() ? std::as_bytes(std::span(states.hidden_states))
+                                                                       : std::as_bytes(std::span(states.float_states));
   std::size_t begin = 0;
   for (std::size_t i = 0; i < states.keys.size(); ++i) {
     const auto sample = static_cast<std::size_t>(states.keys[i].sample_id);
     const std::int64_t first = chunk.cu_seqlens[sample];
     const auto count = static_cast<std::size_t>((chunk.cu_seqlens[sample + 1] - first) * output.token_bytes);
-    DRAFTMILL_RETURN_IF_ERROR(output.file->WriteAt(states_offset + first * output.token_bytes, bytes.subspan(begin, count)));
+    DRAFTMILL_RETURN_IF_ERROR(
+        output.file->WriteAt(states_offset + first * output.token_bytes, bytes.subspan(begin, count)));
     begin += count;
     output.sample_state[sample] = states.sample_state[i];
   }
@@ -148,19 +152,21 @@ Result<ChunkPlan> PlanRows(const StatesRequest& request, const TokenizedChunk& c
 double Seconds(std::int64_t since_ns) { return static_cast<double>(RealClock().MonotonicNs() - since_ns) * 1e-9; }
 
 /// Computes all rows into `output`.
-Status Fill(Extractor& extractor, const TokenizedChunk& chunk, const ChunkPlan& plan, const std::function<bool()>& should_stop, Output& output) {
+Status Fill(Extractor& extractor, const TokenizedChunk& chunk, const ChunkPlan& plan,
+            const std::function<bool()>& should_stop, Output& output) {
   for (std::size_t block = 0; block < plan.blocks.size(); ++block) {
     BlockRequest work{&chunk, &plan, static_cast<std::int64_t>(block), {}};
     for (std::int64_t i = 0; i < plan.blocks[block].count; ++i) work.batches.push_back(plan.blocks[block].first + i);
-    DRAFTMILL_RETURN_IF_ERROR(
-        extractor.ExtractBlock(work, [&](const BatchStates& states) { return WriteBatch(states, chunk, output); }, should_stop));
+    DRAFTMILL_RETURN_IF_ERROR(extractor.ExtractBlock(
+        work, [&](const BatchStates& states) { return WriteBatch(states, chunk, output); }, should_stop));
   }
   return OkStatus();
 }
 
 }  // namespace
 
-Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor, const std::function<bool()>& should_stop) {
+Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor,
+                                   const std::function<bool()>& should_stop) {
   DRAFTMILL_ASSIGN_OR_RETURN(const TokenizedChunk chunk, ReadRows(request.input_path));
   DRAFTMILL_ASSIGN_OR_RETURN(const ChunkPlan plan, PlanRows(request, chunk, extractor.model()));
   const std::string partial = request.output_path + ".partial";

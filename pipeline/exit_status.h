@@ -1,32 +1,37 @@
-// Exit statuses of a run (design section 5, docs/commands.md) and which failure leads to which.
+// Exit statuses of every command (docs/commands.md, "Exit status") and which failure leads to which.
 #pragma once
 
 #include "base/status.h"
 
 namespace draftmill {
 
-inline constexpr int kRunComplete = 0;
-inline constexpr int kRunFailed = 1;            ///< too many bad rows, no good sample, out of memory, a bug
-inline constexpr int kRunNotStarted = 2;        ///< configuration, preflight, lock, changed fingerprint, unusable state.db
-inline constexpr int kRunWithQuarantine = 3;    ///< complete, but some samples are in quarantine
-inline constexpr int kRunAgain = 75;            ///< stopped on request, full disk, lost device: run again to continue
+inline constexpr int kExitComplete = 0;
+inline constexpr int kExitFailed = 1;       ///< too many bad rows, no good sample, out of memory, a bug
+inline constexpr int kExitNotStarted = 2;   ///< configuration, preflight, lock, changed fingerprint, unusable state.db
+inline constexpr int kExitQuarantined = 3;  ///< complete, but some rows or samples are in quarantine
+inline constexpr int kExitRunAgain = 75;    ///< stopped on request, full disk, lost device: run again to continue
 
 /// For a failure before anything was started.
 inline int ExitStatusBeforeStart(const Status& status) {
-  if (status.code() == StatusCode::kCancelled) return kRunAgain;
-  return status.ok() ? kRunComplete : kRunNotStarted;
+  if (status.code() == StatusCode::kCancelled) return kExitRunAgain;
+  return status.ok() ? kExitComplete : kExitNotStarted;
 }
 
 /// For a failure after the start.
 inline int ExitStatusAfterStart(const Status& status) {
   switch (status.code()) {
-    case StatusCode::kOk: return kRunComplete;
+    case StatusCode::kOk: return kExitComplete;
     case StatusCode::kCancelled:
     case StatusCode::kDiskFull:
-    case StatusCode::kDevice: return kRunAgain;
-    case StatusCode::kConflict: return kRunNotStarted;
-    default: return kRunFailed;
+    case StatusCode::kDevice: return kExitRunAgain;
+    case StatusCode::kConflict: return kExitNotStarted;
+    default: return kExitFailed;
   }
+}
+
+/// For a failure of a command that is no run: a wrong request has started nothing.
+inline int ExitStatusOf(const Status& status) {
+  return status.code() == StatusCode::kInvalidConfig ? kExitNotStarted : ExitStatusAfterStart(status);
 }
 
 }  // namespace draftmill

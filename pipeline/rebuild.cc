@@ -123,7 +123,7 @@ Status RecordRun(const std::string& program_version, Clock& clock, StateWriter& 
   run.parameters = "{}";
   DRAFTMILL_RETURN_IF_ERROR(state.BeginRun(std::move(run)).status());
   state.AddEvent(EventLevel::kInfo, "state.db was made again from the files of the work folder");
-  return state.Wait(state.FinishRun(kRunAgain, ""));
+  return state.Wait(state.FinishRun(kExitRunAgain, ""));
 }
 
 }  // namespace

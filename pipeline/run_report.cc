@@ -156,10 +156,10 @@ std::string FailureText(const ReportInput& input, const Totals& totals, int exit
                       totals.written_batches, totals.batches);
   if (input.status.code() == StatusCode::kDiskFull) {
     text += fmt::format("  free space on the disk of {}, then ", input.work_folder);
-  } else if (exit_status == kRunAgain) {
+  } else if (exit_status == kExitRunAgain) {
     text += "  ";
   }
-  if (exit_status == kRunAgain) text += "run the same command again to continue";
+  if (exit_status == kExitRunAgain) text += "run the same command again to continue";
   return text;
 }
 
@@ -217,7 +217,7 @@ RunReport MakeReport(const ReportInput& input, FileSystem& files) {
     report.facts = json::Object{{"exit_status", report.exit_status}, {"error", shown.ToString()}};
     return report;
   }
-  if (input.status.ok() && !totals->failures.empty()) report.exit_status = kRunWithQuarantine;
+  if (input.status.ok() && !totals->failures.empty()) report.exit_status = kExitQuarantined;
   report.facts = Facts(input, *totals, report.exit_status);
   json::Value self_check = SelfCheckOf(input, files);
   report.summary = input.status.ok() ? Summary(input, *totals) + SelfCheckText(self_check) : FailureText(input, *totals, report.exit_status);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/exit_status.h"
 #include "pipeline/facts_text.h"
 #include "pipeline/format_units.h"
 #include "state/run_lock.h"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr std::int64_t kEventsShown = 8;
 constexpr std::size_t kReasonsShown = 20;
-constexpr int kExitRunAgain = 75;
 
 template <typename T>
 json::Value OrNull(const std::optional<T>& value) {

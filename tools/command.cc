@@ -11,22 +11,6 @@
 
 namespace draftmill {
 
-int ExitStatusOf(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kOk:
-      return kExitComplete;
-    case StatusCode::kInvalidConfig:
-    case StatusCode::kConflict:
-      return kExitNotStarted;
-    case StatusCode::kDiskFull:
-    case StatusCode::kDevice:
-    case StatusCode::kCancelled:
-      return kExitRunAgain;
-    default:
-      return kExitFailed;
-  }
-}
-
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
   command.add_option("TARGET", options.target, "The pipeline file, or the work folder of a run")->required();
   command.add_option("--work", options.work, "The work folder, instead of the one that the pipeline file names")

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "pipeline/config.h"
+#include "pipeline/exit_status.h"
 #include "pipeline/run.h"
 
 namespace CLI {
@@ -19,18 +20,6 @@ class App;
 }
 
 namespace draftmill {
-
-/// Ends of a process (docs/commands.md, "Exit status").
-enum ExitStatus : int {
-  kExitComplete = 0,
-  kExitFailed = 1,
-  kExitNotStarted = 2,
-  kExitQuarantined = 3,
-  kExitRunAgain = 75,
-};
-
-/// The exit status that a failure leads to.
-int ExitStatusOf(const Status& status);
 
 /// What the chosen command left for main().
 struct CommandOutcome {

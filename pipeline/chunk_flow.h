@@ -18,6 +18,7 @@
 #include "stages/extract/extractor.h"
 #include "stages/extract/plan.h"
 #include "stages/records.h"
+#include "stages/tokenize/tokenize_report.h"
 
 namespace draftmill {
 
@@ -34,6 +35,7 @@ struct ChunkWork {
   TokenizedChunk tokens;
   bool is_tokenized_now = false; ///< by this pass, not read back
   std::int64_t supervised_tokens = 0;
+  TokenizeReport report;         ///< where is_tokenized_now
   std::string corpus_digest;     ///< of the corpus file, hex
   std::int64_t corpus_bytes = 0;
   ChunkPlan plan;

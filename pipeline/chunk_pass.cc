@@ -9,6 +9,7 @@
 
 #include "formats/corpus_chunk.h"
 #include "pipeline/failure_records.h"
+#include "pipeline/mask_report.h"
 #include "pipeline/plan_records.h"
 #include "stages/ingest/ingested_rows.h"
 #include "state/state_reader.h"
@@ -121,6 +122,7 @@ Status ChunkPass::TokenizeRows(ChunkWork& work, const ChunkRecord& record) {
   }
   if (!local) local = context_.tokenize->MakeLocalState();
   Result<TokenizedChunk> tokens = context_.tokenize->TokenizeChunk(rows, *local);
+  work.report = local->TakeReport();
   {
     const std::lock_guard<std::mutex> lock(idle_states_mutex_);
     idle_states_.push_back(std::move(local));
@@ -185,6 +187,7 @@ Status ChunkPass::RecordTokenized(const ChunkWork& work) {
                                      .failed = failed,
                                      .corpus_digest = work.corpus_digest,
                                      .corpus_bytes = work.corpus_bytes,
+                                     .report = MaskCountersAsJson(work.report),
                                      .failures = FailureRecords(work.tokens.failures, record.chunk)});
   if (!record.tokenized) context_.monitor->Add("tokenize", record.rows, work.tokens.tokens(), work.corpus_bytes);
   return context_.state->failure();

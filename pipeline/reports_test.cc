@@ -76,6 +76,10 @@ TEST_F(ReportsTest, ARunWithoutAnEndAndALockWasInterrupted) {
   EXPECT_FALSE(status->is_running);
   EXPECT_EQ(status->facts.Find("run")->Find("state")->as_string(), "interrupted");
   const std::string text = StatusAsText(*status);
+  const json::Value& mask = *status->facts.Find("mask");
+  EXPECT_EQ(mask.Find("rows")->as_integer(), (shape_.written_chunks + 2) * shape_.rows_per_chunk);
+  EXPECT_EQ(mask.Find("boundary_tokens")->as_integer(), (shape_.written_chunks + 2) * 2);
+  EXPECT_THAT(text, HasSubstr("boundary tokens: " + std::to_string((shape_.written_chunks + 2) * 2)));
   EXPECT_THAT(text, HasSubstr("run tidy-heron interrupted"));
   for (const char* part : {"ingest", "tokenize", "vocab_map", "extract", "write", "broken_json", "published"}) {
     EXPECT_THAT(text, HasSubstr(part));

@@ -7,6 +7,7 @@
 #include "formats/manifest.h"
 #include "pipeline/exit_status.h"
 #include "pipeline/format_units.h"
+#include "pipeline/mask_report.h"
 #include "pipeline/self_check_step.h"
 #include "state/state_reader.h"
 
@@ -34,6 +35,7 @@ struct Totals {
   std::int64_t published_bytes = 0;
   std::int64_t quarantined = 0;
   std::vector<FailureCount> failures;
+  std::vector<ReportCounter> mask;
 };
 
 Totals Sum(const std::vector<SourceRecord>& sources, const std::vector<ChunkRecord>& chunks) {
@@ -70,6 +72,7 @@ Result<Totals> ReadTotals(const std::string& work_folder, FileSystem& files) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
   Totals totals = Sum(sources, chunks);
   DRAFTMILL_ASSIGN_OR_RETURN(totals.failures, state.FailuresByReason());
+  DRAFTMILL_ASSIGN_OR_RETURN(totals.mask, state.MaskReport());
   return totals;
 }
 
@@ -90,6 +93,7 @@ json::Value Facts(const ReportInput& input, const Totals& totals, int exit_statu
       {"rows_without_sample", totals.rows_without_sample},
       {"tokens", totals.tokens},
       {"supervised_tokens", totals.supervised_tokens},
+      {"mask", MaskFacts(totals.mask)},
       {"chunks", totals.chunks},
       {"batches", totals.batches},
       {"shards", totals.shards},
@@ -127,6 +131,7 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
                       FormatCount(totals.samples), FormatCount(totals.tokens),
                       Share(totals.supervised_tokens, totals.tokens), FormatCount(totals.tokenized_chunks),
                       FormatCount(totals.rows_without_sample));
+  for (const std::string& line : MaskLines(totals.mask)) text += "  mask     " + line + "\n";
   if (totals.published_shards > 0) {
     text += fmt::format("  shards   {} of {}, {} samples, {}, from {} batches\n", FormatCount(totals.published_shards),
                         FormatCount(totals.shards), FormatCount(totals.published_samples),

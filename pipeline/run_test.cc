@@ -62,6 +62,11 @@ TEST_F(RunTest, MakesEverythingAndThenIsUpToDate) {
   EXPECT_EQ(second.exit_status, 0) << second.summary;
   EXPECT_TRUE(second.facts.Find("up_to_date")->as_bool());
   EXPECT_TRUE(Published() == made);
+  // The mask report covers the corpus, whichever start tokenized it.
+  const json::Value& mask = *second.facts.Find("mask");
+  EXPECT_EQ(mask, *first.facts.Find("mask"));
+  EXPECT_EQ(mask.Find("tokens")->as_integer(), second.facts.Find("tokens")->as_integer());
+  EXPECT_EQ(mask.Find("supervised_tokens")->as_integer(), second.facts.Find("supervised_tokens")->as_integer());
 }
 
 /// A block's batches come out together at its end; the span that their rate is taken over must begin with the block.

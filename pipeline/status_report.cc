@@ -12,6 +12,7 @@
 #include "pipeline/exit_status.h"
 #include "pipeline/facts_text.h"
 #include "pipeline/format_units.h"
+#include "pipeline/mask_report.h"
 #include "state/run_lock.h"
 #include "state/state_reader.h"
 
@@ -185,10 +186,12 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ProgressRecord> progress, state.Progress());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardStateCount> shards, state.ShardsByState());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<FailureCount> failures, state.FailuresByReason());
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ReportCounter> mask, state.MaskReport());
   DRAFTMILL_ASSIGN_OR_RETURN(json::Value events, LastEvents(state));
 
   const RunRecord& last = runs.back();
   RunStatus status;
+  status.mask_lines = MaskLines(mask);
   status.is_running = owner.has_value() && !last.finished_ms;
   status.exit_status = last.finished_ms && last.exit_status ? static_cast<int>(*last.exit_status) : kExitRunAgain;
   // A run that ended well may have left work: it was told to go no further, or damage was marked since.
@@ -196,6 +199,7 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
   status.facts = json::Object{{"work", work_folder},
                               {"run", RunFacts(last, static_cast<std::int64_t>(runs.size()), status.is_running, clock)},
                               {"stages", StageFacts(progress)},
+                              {"mask", MaskFacts(mask)},
                               {"shards", ShardFacts(shards)},
                               {"quarantine", QuarantineFacts(failures)},
                               {"events", std::move(events)}};
@@ -207,6 +211,8 @@ std::string StatusAsText(const RunStatus& status) {
   json::Array rows;
   for (const json::Value& stage : At(status.facts, "stages").as_array()) rows.push_back(StageRow(stage));
   text += FactsAsText(json::Value(std::move(rows)));
+  if (!status.mask_lines.empty()) text += "\nmask:\n";
+  for (const std::string& line : status.mask_lines) text += "  " + line + "\n";
   for (const char* section : {"shards", "quarantine", "events"}) {
     const json::Value& list = At(status.facts, section);
     if (!list.as_array().empty()) text += "\n" + FactsAsText(json::Object{{section, list}});

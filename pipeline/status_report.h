@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -18,7 +19,9 @@ struct RunStatus {
   /// As the last run ended; 75 while it goes on and where it was killed.
   int exit_status = 0;
   bool is_running = false;
-  /// {"work", "run", "stages", "shards", "quarantine", "events"} (docs/commands.md, "status").
+  /// The mask report for people (pipeline/mask_report.h).
+  std::vector<std::string> mask_lines;
+  /// {"work", "run", "stages", "mask", "shards", "quarantine", "events"} (docs/commands.md, "status").
   json::Value facts;
 };
 

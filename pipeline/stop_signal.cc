@@ -10,7 +10,7 @@ namespace draftmill {
 namespace {
 
 constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
-constexpr int kExitStopped = 75;
+constexpr int kExitRunAgain = 75;
 
 std::atomic<int> g_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
@@ -19,7 +19,7 @@ bool g_is_installed = false;  // touched by the thread alone that makes the obje
 
 void OnSignal(int number) {
   int none = 0;
-  if (!g_signal.compare_exchange_strong(none, number)) _exit(kExitStopped);
+  if (!g_signal.compare_exchange_strong(none, number)) _exit(kExitRunAgain);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr std::string_view kNoPlan = "plan_hash = '', batches = 0, shards = 0, "
 constexpr std::string_view kForgetTokenization = R"(
   UPDATE chunks
   SET tokenized = 0, samples = 0, tokens = 0, supervised_tokens = 0, tokenize_failed = 0, corpus_digest = '',
-      corpus_bytes = 0)";
+      corpus_bytes = 0, tokenize_report = '{}')";
 
 constexpr std::string_view kMarkStaleFrom = R"(
   UPDATE stages

@@ -474,4 +474,10 @@ Result<std::vector<FailureCount>> StateReader::FailuresByReason() {
       });
 }
 
+Result<std::vector<ReportCounter>> StateReader::MaskReport() {
+  return QueryAll(connection_, "SELECT counter, count FROM mask_report", [](const sqlite::Statement& row) {
+    return ReportCounter{.counter = row.Text(0), .count = row.Integer(1)};
+  });
+}
+
 }  // namespace draftmill

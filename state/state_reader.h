@@ -75,6 +75,9 @@ class StateReader {
   Result<std::vector<FailureRecord>> Failures(const FailureQuery& query);
   Result<std::vector<FailureCount>> FailuresByReason();
 
+  /// What the tokenize stage counted over the whole corpus, in its own order; empty before any chunk is tokenized.
+  Result<std::vector<ReportCounter>> MaskReport();
+
   /// For queries of one's own.
   sqlite::Connection& connection() { return connection_; }
 

@@ -106,7 +106,14 @@ struct TokenizedChunkRecord {
   std::int64_t failed = 0;  ///< rows that gave no sample
   std::string corpus_digest{};
   std::int64_t corpus_bytes = 0;
+  std::string report = "{}";  ///< what the stage counted: a JSON object of integers
   std::vector<FailureRecord> failures{};
+};
+
+/// A counter of the tokenize stage, summed over all tokenized chunks.
+struct ReportCounter {
+  std::string counter{};
+  std::int64_t count = 0;
 };
 
 struct SampleRecord {

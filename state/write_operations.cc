@@ -226,10 +226,10 @@ Status PutTokenizedChunk(sqlite::Connection& db, const TokenizedChunkRecord& c) 
   DRAFTMILL_RETURN_IF_ERROR(db.Run(R"(
           UPDATE chunks
           SET tokenized = 1, samples = ?, tokens = ?, supervised_tokens = ?, tokenize_failed = ?, corpus_digest = ?,
-          corpus_bytes = ?
+          corpus_bytes = ?, tokenize_report = ?
           WHERE chunk = ?)",
                                    c.samples, c.tokens, c.supervised_tokens, c.failed, c.corpus_digest, c.corpus_bytes,
-                                   c.chunk));
+                                   c.report, c.chunk));
   DRAFTMILL_RETURN_IF_ERROR(db.Run("DELETE FROM failures WHERE chunk = ? AND stage = 'tokenize'", c.chunk));
   return AddFailures(db, c.failures);
 }

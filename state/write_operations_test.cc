@@ -203,8 +203,10 @@ TEST_F(WriteOperationsTest, QuarantineInExtractionBelongsToItsBatch) {
 
 TEST_F(WriteOperationsTest, TheSameCorpusKeepsWhatFollowsAndAnotherDropsIt) {
   TokenizedChunkRecord same{.chunk = 0, .samples = 63, .tokens = 6300, .failed = 1, .corpus_digest = "corpus 0"};
+  same.report = R"({"rows":64,"boundary_tokens":5})";
   Apply(state_->RedoAllTokenization());
   EXPECT_EQ(Progress("tokenize").done, 0);
+  EXPECT_TRUE(reader_->MaskReport()->empty());
   Apply(state_->PutTokenizedChunk(same));
   EXPECT_EQ(reader_->Chunk(0)->published_shards, 4);
   EXPECT_EQ(Progress("tokenize").failed, 1);

@@ -38,7 +38,7 @@ TEST(ConfigTest, EveryDeclaredDefaultIsAcceptedByItsDeclaration) {
       const std::string name = section.name + "." + parameter.name;
       EXPECT_FALSE(parameter.doc.empty()) << name;
       if (parameter.default_yaml.empty()) continue;
-      auto value = ReadParameterText(parameter, parameter.default_yaml, "");
+      auto value = ReadParameterText(parameter, parameter.name, parameter.default_yaml, "");
       EXPECT_TRUE(value.ok()) << name << ": " << value.status().message();
     }
   }

@@ -429,14 +429,14 @@ json::Value ParameterReader::Default(const ParameterSpec& spec, const std::strin
   return *std::move(value);
 }
 
-Result<json::Value> ReadParameterText(const ParameterSpec& spec, std::string_view text,
+Result<json::Value> ReadParameterText(const ParameterSpec& spec, const std::string& full_name, std::string_view text,
                                       const std::string& base_folder) {
   const yaml::Document document = yaml::ParseDocument(text);
   if (!document.problems.empty()) {
-    return InvalidConfig("`" + spec.name + "`: " + document.problems.front().message);
+    return InvalidConfig("`" + full_name + "`: " + document.problems.front().message);
   }
   ParameterReader reader(base_folder);
-  auto value = reader.Read(spec, document.root, spec.name);
+  auto value = reader.Read(spec, document.root, full_name);
   if (!value) return InvalidConfig(reader.problems().front().message);
   return *std::move(value);
 }

@@ -64,7 +64,9 @@ class ParameterReader {
   std::vector<yaml::Problem> problems_;
 };
 
-/// The value that `text` holds when it is read as YAML for this parameter, e.g. from a command line.
-Result<json::Value> ReadParameterText(const ParameterSpec& spec, std::string_view text, const std::string& base_folder);
+/// The value that `text` holds when it is read as YAML for this parameter, e.g. from a command line. `full_name` is for
+/// messages: "tokenize.max_length".
+Result<json::Value> ReadParameterText(const ParameterSpec& spec, const std::string& full_name, std::string_view text,
+                                      const std::string& base_folder);
 
 }  // namespace draftmill

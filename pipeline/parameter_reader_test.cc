@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 /// The value as JSON, or the refusal's message.
 std::string Read(const ParameterSpec& spec, std::string_view text) {
-  auto value = ReadParameterText(spec, text, "base");
+  auto value = ReadParameterText(spec, spec.name, text, "base");
   return value.ok() ? json::Write(*value) : value.status().message();
 }
 

@@ -74,6 +74,7 @@ void AddInspectCommand(CLI::App& app, CommandOutcome& outcome);
 void AddWhyCommand(CLI::App& app, CommandOutcome& outcome);
 void AddVerifyCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStopCommand(CLI::App& app, CommandOutcome& outcome);
+void AddTokenizeCommand(CLI::App& app, CommandOutcome& outcome);
 void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome);
 void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome);
 void AddStatesCommand(CLI::App& app, CommandOutcome& outcome);

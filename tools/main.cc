@@ -48,6 +48,7 @@ int Main(int argc, char** argv) {
   AddStopCommand(app, outcome);
   AddLogsCommand(app, outcome);
   AddBenchCommand(app, outcome);
+  AddTokenizeCommand(app, outcome);
   AddConfigCommand(app, outcome);
   AddDoctorCommand(app, outcome);
   AddVersionCommand(app, outcome);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "stages/ingest/conversation.h"
 #include "stages/ingest/row_reader.h"
@@ -55,6 +56,9 @@ struct RowBatch {
   }
   std::int64_t bytes() const { return static_cast<std::int64_t>(raw_text.size() + conversations.size()); }
 };
+
+/// The JSON of a row as the reader cut it, or why it is refused: kInvalidInput, with the fixed word in `refusal`.
+Result<json::Value> ParseRawRow(const RawRow& row, std::int64_t max_row_bytes, RowRefusal& refusal);
 
 /// Parses every row of the batch and brings it into canonical form, or notes why not. A pure function of the rows.
 void ParseBatch(RowBatch& batch, bool normalize, std::int64_t max_row_bytes);

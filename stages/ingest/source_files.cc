@@ -62,19 +62,10 @@ class Finder {
   }
 
   Status AddNamedFile(const std::string& path, FileInfo info) {
-    if (path.ends_with(".parquet")) return RefuseParquet(path);
-    const std::optional<FileLayout> layout = LayoutOfName(path);
-    if (!layout) {
-      return Unsupported(path + ": a source must be named .json, .jsonl or .ndjson, perhaps with .gz or .zst after it");
-    }
-    files_.push_back({path, spec_, *layout, std::move(info)});
+    DRAFTMILL_ASSIGN_OR_RETURN(const FileLayout layout, LayoutOfFile(path));
+    files_.push_back({path, spec_, layout, std::move(info)});
     if (files_.size() > kMaxFiles) return Unsupported("more than " + std::to_string(kMaxFiles) + " source files");
     return OkStatus();
-  }
-
-  static Status RefuseParquet(const std::string& path) {
-    return Unsupported(path + ": Parquet is not read. Convert it: tools/parquet_to_jsonl.py " + path +
-                       " (writes .jsonl.zst)");
   }
 
   Status AddFolder(const std::string& folder, int depth) {
@@ -129,6 +120,16 @@ class Finder {
 };
 
 }  // namespace
+
+Result<FileLayout> LayoutOfFile(const std::string& path) {
+  if (path.ends_with(".parquet")) {
+    return Unsupported(path + ": Parquet is not read. Convert it: tools/parquet_to_jsonl.py " + path +
+                       " (writes .jsonl.zst)");
+  }
+  const std::optional<FileLayout> layout = LayoutOfName(path);
+  if (layout) return *layout;
+  return Unsupported(path + ": a source must be named .json, .jsonl or .ndjson, perhaps with .gz or .zst after it");
+}
 
 Result<std::vector<SourceFile>> FindSourceFiles(const std::vector<SourceSpec>& specs, FileSystem& file_system) {
   std::vector<SourceFile> files;

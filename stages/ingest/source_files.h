@@ -30,6 +30,9 @@ struct SourceFile {
   FileInfo info;
 };
 
+/// How the rows of a file lie in it, as its name tells. Parquet, and a name that tells nothing, are refused.
+Result<FileLayout> LayoutOfFile(const std::string& path);
+
 /// All files in the order in which they are read: entries in their order, the files of an entry by the bytes of their
 /// paths. A folder stands for all data files in it and below; other files in it are passed over, Parquet is refused.
 Result<std::vector<SourceFile>> FindSourceFiles(const std::vector<SourceSpec>& specs, FileSystem& file_system);

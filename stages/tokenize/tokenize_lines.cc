@@ -1,7 +1,7 @@
 // Renders and tokenizes rows from standard input, one JSON object a line, for the oracle tests (tests/oracle).
 //
 //   {"config": {"tokenizer": FILE, "template": TEXT, "variables": {}, "stop_tokens": [], "canonical": false, ...}}
-//   {"row": {"messages": [...]}}                    -> [{"text", "input_ids", "loss_mask", "offsets"} | {"error"}]
+//   {"row": {"messages": [...]}}                    -> [{"text", ...} | {"error", ...}] (sample_json.h), or {"error"}
 //   {"render": {...}, "prompt": false, "messages": 3} -> {"text"} | {"error"}     (no tokenizer needed)
 #include <iostream>
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "stages/ingest/conversation.h"
+#include "stages/tokenize/sample_json.h"
 #include "stages/tokenize/tokenize_stage.h"
 
 namespace draftmill {
@@ -57,29 +58,6 @@ TokenizeOptions OptionsFrom(const json::Value& config) {
 json::Value ErrorLine(const Status& status) {
   json::Object line;
   line.emplace_back("error", status.message());
-  return json::Value(std::move(line));
-}
-
-json::Value SampleLine(const TokenizedSample& sample) {
-  json::Object line;
-  line.emplace_back("variant", std::int64_t{sample.variant});
-  line.emplace_back("turn", std::int64_t{sample.turn});
-  if (!sample.error_reason.empty()) {
-    line.emplace_back("error", sample.error_reason);
-    line.emplace_back("message", sample.error_message);
-    return json::Value(std::move(line));
-  }
-  line.emplace_back("text", sample.text);
-  json::Array ids;
-  for (const std::int32_t id : sample.input_ids) ids.emplace_back(std::int64_t{id});
-  json::Array mask;
-  for (const std::uint8_t bit : sample.loss_mask) mask.emplace_back(std::int64_t{bit});
-  json::Array offsets;
-  for (const ByteRange& range : sample.offsets)
-    offsets.emplace_back(json::Array{json::Value(range.begin), json::Value(range.end)});
-  line.emplace_back("input_ids", std::move(ids));
-  line.emplace_back("loss_mask", std::move(mask));
-  line.emplace_back("offsets", std::move(offsets));
   return json::Value(std::move(line));
 }
 
@@ -134,7 +112,7 @@ class Driver {
     const Result<std::vector<TokenizedSample>> samples = stage_->TokenizeRow(conversation, *local_);
     if (!samples.ok()) return ErrorLine(samples.status());
     json::Array lines;
-    for (const TokenizedSample& sample : *samples) lines.push_back(SampleLine(sample));
+    for (const TokenizedSample& sample : *samples) lines.emplace_back(SampleAsJson(sample));
     return json::Value(std::move(lines));
   }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs the test data's field cases of text (faults that users of other tools reported) through our code.
 
+    python3 tests/oracle/field_cases.py --command build-text/draftmill
     python3 tests/oracle/field_cases.py --driver build-text/stages/tokenize/tokenize_lines
 
-Cases of rows to be read (oracle "file") belong to ingest's own tests. Exits 0 where all end as they must, 1 with the
-differences, 77 (skipped) where the test data is missing.
+The command reads the files of the cases itself, so it alone runs the cases of rows to be read (oracle "file"). Exits 0
+where all end as they must, 1 with the differences, 77 (skipped) where the test data is missing.
 """
 import argparse
 import gzip
@@ -64,12 +65,24 @@ def supervised_pieces(sample):
     return [data[begin:end].decode(errors="replace") for begin, end in pieces]
 
 
+def widened_offsets(sample):
+    """The byte ranges of the tokens, widened to whole characters."""
+    data, widened = sample["text"].encode(), []
+    for begin, end in sample["offsets"]:
+        while begin > 0 and begin < len(data) and data[begin] & 0xC0 == 0x80:
+            begin -= 1
+        while end < len(data) and data[end] & 0xC0 == 0x80:
+            end += 1
+        widened.append([begin, end])
+    return widened
+
+
 def differences(right, sample):
     if "error" in right or right.get("rejected"):
         if "error" not in sample:
             return ["a refusal was expected"]
         message = right.get("message")
-        return [] if message is None or message in sample.get("message", sample["error"]) else [f"message {sample}"]
+        return [] if message is None or message in sample["error"] else [f"message {sample}"]
     if "error" in sample:
         return [f"refused: {sample}"]
     found = []
@@ -81,6 +94,12 @@ def differences(right, sample):
     for needle in right.get("must_not_contain", []):
         if needle in sample["text"]:
             found.append(f"contains {needle!r}")
+    if "ids_runs" in right and [i for i, count in right["ids_runs"] for _ in range(count)] != sample["input_ids"]:
+        found.append("input_ids differ from ids_runs")
+    if "offsets" in right and right["offsets"] != widened_offsets(sample):
+        found.append(f"offsets: {widened_offsets(sample)} is not {right['offsets']}")
+    if "offset" in right and right["offset"] != sample["byte_offset"]:
+        found.append(f"byte offset {sample['byte_offset']}, not {right['offset']}")
     if "tokens" in right and len(sample["input_ids"]) != right["tokens"]:
         found.append(f"{len(sample['input_ids'])} tokens, not {right['tokens']}")
     return found
@@ -96,51 +115,119 @@ def acceptable(right, sample):
     return differences(right, sample)
 
 
+class ByDriver:
+    """One row after the other through tokenize_lines."""
+
+    oracles = ("chat", "encode")
+
+    def __init__(self, path):
+        self.driver = Driver(path)
+
+    def samples(self, input_path, line, settings):
+        config = {k: v for k, v in settings.items() if k not in ("template", "generation_block")}
+        config.update(canonical=True, tokenizer=str(settings["tokenizer"]))
+        if "template" in settings:
+            config["template"] = template_text(settings["template"])
+        ready = self.driver.ask({"config": config})
+        if "error" in ready:
+            return [ready]
+        lines = input_lines(input_path.parent, input_path.name)
+        answer = self.driver.ask({"row": json.loads(lines[line - 1].lstrip("\ufeff"))})
+        return answer if isinstance(answer, list) else [answer]
+
+    def close(self):
+        return self.driver.close()
+
+
+class ByCommand:
+    """The whole file of a case through `draftmill tokenize`."""
+
+    oracles = ("chat", "encode", "file")
+
+    def __init__(self, path):
+        self.path = path
+        self.answers = {}
+
+    def arguments(self, settings):
+        arguments = ["--tokenizer", str(settings["tokenizer"])]
+        for name, value in settings.items():
+            if name == "template":
+                arguments += ["--template", str(value)]
+            elif name == "variables":
+                for variable, content in value.items():
+                    arguments += ["--set", f"{variable}={json.dumps(content)}"]
+            elif name not in ("tokenizer", "generation_block"):
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                arguments += ["--param", f"{'template_now' if name == 'now' else name}={text}"]
+        return arguments
+
+    def samples(self, input_path, line, settings):
+        command = [str(self.path), "tokenize", *self.arguments(settings), str(input_path)]
+        if tuple(command) not in self.answers:
+            done = subprocess.run(command, capture_output=True, check=False)
+            if done.returncode not in (0, 3):
+                raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.decode()}")
+            self.answers[tuple(command)] = [json.loads(text) for text in done.stdout.splitlines()]
+        return [sample for sample in self.answers[tuple(command)] if sample["line"] == line]
+
+    def close(self):
+        return 0
+
+
+def settings_of(data, folder, case, right, scratch):
+    """The settings of a result, with the files that they name found."""
+    settings = {**case.get("settings", {}), **right.get("settings", {})}
+    for name in ("template", "tokenizer"):
+        if name in settings:
+            settings[name] = locate(data, folder, settings[name], scratch)
+    if "tokenizer" not in settings:  # only the text matters
+        settings["tokenizer"] = locate(data, folder, "tokenizers/gpt2/tokenizer.json", scratch)
+        settings.pop("stop_tokens", None)
+    if case["oracle"] == "file":
+        settings["template"] = Path(scratch) / "rows.jinja"
+        settings["template"].write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", encoding="utf-8")
+        settings["min_supervised_tokens"] = 1
+    return settings
+
+
+def run_case(runner, data, path, scratch):
+    """Yields the differences of each result of a case."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    if case["oracle"] not in runner.oracles:
+        return
+    for right in case["right"]["rows"]:
+        if "row" in right:
+            right["text"] = "".join(f"{m['role']}: {m['content']}\n" for m in right["row"]["messages"])
+        settings = settings_of(data, path.parent, case, right, scratch)
+        samples = runner.samples(path.parent / case["input"], right["line"], settings)
+        variant = right.get("variant", 0)
+        sample = next((s for s in samples if s.get("variant", 0) == variant), None)
+        yield right["line"], ["no such row or variant"] if sample is None else acceptable(right, sample)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--driver", required=True)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--driver", type=ByDriver, dest="runner")
+    which.add_argument("--command", type=ByCommand, dest="runner")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     data = data_folder()
     if data is None or shutil.which("zstd") is None:
         print("skipped: no test data, or no zstd")
         return SKIPPED
-    driver = Driver(arguments.driver)
     passed = failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for path in sorted((data / "field_cases/text").glob("*/case.json")):
-            case = json.loads(path.read_text(encoding="utf-8"))
-            if case["oracle"] == "file" or arguments.only not in path.parent.name:
+            if arguments.only not in path.parent.name:
                 continue
-            lines = input_lines(path.parent, case["input"])
-            answers = {}
-            for right in case["right"]["rows"]:
-                settings = {**case.get("settings", {}), **right.get("settings", {})}
-                config = {k: v for k, v in settings.items() if k not in ("template", "tokenizer", "generation_block")}
-                config["canonical"] = True
-                if "template" in settings:
-                    config["template"] = template_text(locate(data, path.parent, settings["template"], scratch))
-                if "tokenizer" in settings:
-                    config["tokenizer"] = str(locate(data, path.parent, settings["tokenizer"], scratch))
-                else:
-                    config["tokenizer"] = str(locate(data, path.parent, "tokenizers/gpt2/tokenizer.json", scratch))
-                    config.pop("stop_tokens", None)
-                key = json.dumps([config, right["line"]], sort_keys=True)
-                if key not in answers:
-                    ready = driver.ask({"config": config})
-                    answers[key] = [ready] if "error" in ready else driver.ask({"row": json.loads(lines[right["line"] - 1].lstrip("\ufeff"))})
-                samples = answers[key]
-                if isinstance(samples, dict):
-                    samples = [samples]
-                variant = right.get("variant", 0)
-                sample = next((s for s in samples if s.get("variant", 0) == variant), {"error": "no such variant"})
-                found = acceptable(right, sample)
+            for line, found in run_case(arguments.runner, data, path, scratch):
                 passed += not found
                 failed += bool(found)
-                for line in found:
-                    print(f"{path.parent.name} line {right['line']}: {line}")
-    status = driver.close()
-    print(f"{passed} results right, {failed} wrong; driver ended with {status}")
+                for difference in found:
+                    print(f"{path.parent.name} line {line}: {difference}")
+    status = arguments.runner.close()
+    print(f"{passed} results right, {failed} wrong; the driver ended with {status}")
     return 0 if failed == 0 and status == 0 and passed > 0 else 1
 
 

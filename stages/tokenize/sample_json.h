@@ -1,0 +1,16 @@
+// A tokenized sample as JSON: a line of `draftmill tokenize`, and what the oracle tests compare.
+//
+//   {"variant", "turn", "text", "input_ids", "loss_mask", "offsets": [[begin, end], ...]}     a sample
+//   {"variant", "turn", "reason", "error"}                                                    why there is none
+// Pure function, safe from any thread.
+#pragma once
+
+#include "base/json.h"
+#include "stages/tokenize/tokenize_stage.h"
+
+namespace draftmill {
+
+/// `reason` is the fixed word (docs/loss_mask.md lists them), `error` says it in full; offsets are bytes of `text`.
+json::Object SampleAsJson(const TokenizedSample& sample);
+
+}  // namespace draftmill

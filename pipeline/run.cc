@@ -136,6 +136,9 @@ Status PipelineRun::Prepare() {
   DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_sources_, stored_sizes_));
   fingerprints_ = MakeFingerprints(config_, inputs_);
   if (StopSignal::Requested()) return Cancelled("stopped on request before anything was started");
+  if (inputs_.vocab_import) {
+    DRAFTMILL_RETURN_IF_ERROR(CheckBinding(*inputs_.vocab_import, fingerprints_.at("tokenize").hash(), ""));
+  }
   DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(work_));
   if (!lock_) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
   disk_ = std::make_unique<DiskGuard>(files_, clock_, work_, inputs_.min_free_disk_bytes, inputs_.disk_wait_ms);
@@ -461,7 +464,9 @@ Status PipelineRun::MakeVocab() {
                        .size = inputs_.vocab_size,
                        .forced_tokens = inputs_.forced_tokens,
                        .sources = &sources_,
-                       .corpus_digest = CorpusDigest(chunks)};
+                       .corpus_digest = CorpusDigest(chunks),
+                       .mask_rule = fingerprints_.at("tokenize").hash(),
+                       .imported = inputs_.vocab_import ? &*inputs_.vocab_import : nullptr};
   DRAFTMILL_RETURN_IF_ERROR(RunVocabStep(input, files_, work_, *state_));
   monitor_->SetActivity("vocab_map", StageActivity::kDone);
   return OkStatus();

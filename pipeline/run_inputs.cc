@@ -181,6 +181,10 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.model, DescribeModel(model_folder, inputs.extract.layers));
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(inputs.model, inputs.extract));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, inputs, stored));
+  if (const ParameterValues& vocab_map = config.section("vocab_map"); !vocab_map.IsWord("import", "none")) {
+    DRAFTMILL_ASSIGN_OR_RETURN(inputs.vocab_import, ReadVocabImport(files, vocab_map.Text("import"), inputs.vocab_size,
+                                                                    inputs.model.vocab_rows));
+  }
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
                                                                     {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
   DRAFTMILL_RETURN_IF_ERROR(CheckForcedTokens(inputs));
@@ -204,6 +208,7 @@ std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const 
   Fingerprint& vocab_map = made["vocab_map"];
   AddParameters(config, VocabMapSpec(), vocab_map);
   vocab_map.Add("model vocabulary rows", std::to_string(inputs.model.vocab_rows));
+  vocab_map.Add("imported map", inputs.vocab_import ? ToHex(inputs.vocab_import->content) : "none");
 
   Fingerprint& extract = made["extract"];
   AddParameters(config, ExtractSpec(), extract);

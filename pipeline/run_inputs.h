@@ -15,6 +15,7 @@
 #include "stages/extract/plan.h"
 #include "stages/ingest/ingest.h"
 #include "stages/tokenize/tokenize_stage.h"
+#include "stages/vocab_map/vocab_import.h"
 #include "state/file_system.h"
 #include "state/fingerprint.h"
 #include "state/state_records.h"
@@ -42,6 +43,7 @@ struct RunInputs {
   PlanParameters plan;                       ///< resolved; bytes_per_token 0 where the model has no weights here
   std::int64_t vocab_size = 0;               ///< `vocab_map.size`
   std::vector<std::string> forced_tokens;    ///< `vocab_map.forced_tokens`
+  std::optional<ImportedVocab> vocab_import; ///< `vocab_map.import`
   MemoryShares memory;
   int threads = 1;
   std::int64_t min_free_disk_bytes = 0;

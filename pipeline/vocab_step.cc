@@ -43,6 +43,11 @@ Status RunVocabStep(const VocabStepInput& input, FileSystem& files, const std::s
   }
   for (const SourceRecord& source : *input.sources) request.source_names.push_back(source.path);
   request.corpus_digest = input.corpus_digest;
+  request.mask_rule = input.mask_rule;
+  if (input.imported != nullptr) {
+    DRAFTMILL_RETURN_IF_ERROR(CheckBinding(*input.imported, input.mask_rule, input.corpus_digest));
+    request.imported_d2t = input.imported->d2t;
+  }
   DRAFTMILL_ASSIGN_OR_RETURN(const VocabMap map, BuildVocabMap(*input.counter, request));
   // While it is exchanged the folder is not what the database says of it.
   DRAFTMILL_RETURN_IF_ERROR(state.Wait(state.SetStageState("vocab_map", StageState::kRunning)));

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "stages/tokenize/tokenize_stage.h"
+#include "stages/vocab_map/vocab_import.h"
 #include "stages/vocab_map/vocab_map.h"
 #include "state/file_system.h"
 #include "state/state_records.h"
@@ -27,6 +28,8 @@ struct VocabStepInput {
   std::vector<std::string> forced_tokens;
   const std::vector<SourceRecord>* sources = nullptr;
   std::string corpus_digest;
+  std::string mask_rule;                     ///< fingerprint of tokenize
+  const ImportedVocab* imported = nullptr;   ///< a map that is taken as it is
 };
 
 /// Chooses the map, exchanges the folder, records that it was done.

@@ -56,18 +56,8 @@ Result<std::string> ReadOne(FileSystem& file_system, const VocabFolders& folders
 // That t2d, d2t and token_freq are of one vocabulary and say the same.
 Status CheckMap(const VocabMap& map) {
   if (map.t2d.size() != map.token_freq.size()) return Corrupt("t2d.npy and token_freq.npy differ in length");
-  std::vector<std::uint8_t> expected(map.t2d.size());
-  std::int64_t last = -1;
-  for (std::size_t i = 0; i < map.d2t.size(); ++i) {
-    const std::int64_t offset = map.d2t[i];
-    const auto rows = static_cast<std::int64_t>(map.t2d.size());
-    if (offset < 0 || offset >= rows || static_cast<std::int64_t>(i) + offset <= last ||
-        static_cast<std::int64_t>(i) + offset >= rows) {
-      return Corrupt("d2t.npy: draft id " + std::to_string(i) + " stands for no target id, or out of order");
-    }
-    last = static_cast<std::int64_t>(i) + offset;
-    expected[static_cast<std::size_t>(last)] = 1;
-  }
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> expected,
+                             TargetsOf(map.d2t, static_cast<std::int64_t>(map.t2d.size())).WithContext("d2t.npy"));
   return expected == map.t2d ? OkStatus() : Corrupt("t2d.npy and d2t.npy contradict each other");
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -52,6 +53,22 @@ Result<ForcedTokens> CollectForced(const VocabMapRequest& request, const std::ve
   return forced;
 }
 
+// The target ids of an imported map, ascending.
+Result<std::vector<std::int32_t>> ImportedTokens(const std::vector<std::int64_t>& d2t, const ForcedTokens& forced,
+                                                 std::int64_t vocab_rows) {
+  DRAFTMILL_RETURN_IF_ERROR(TargetsOf(d2t, vocab_rows).status().WithContext("vocab_map.import"));
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < d2t.size(); ++i) {
+    ids.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(i) + d2t[i]));
+  }
+  for (const std::int32_t id : forced.configured) {
+    if (std::binary_search(ids.begin(), ids.end(), id)) continue;
+    return InvalidConfig("vocab_map.forced_tokens names token " + std::to_string(id) +
+                         ", which the imported map leaves out. Take it off the list, or have a map made");
+  }
+  return ids;
+}
+
 // All ids in the order in which they get places: forced, then by falling count, then by rising id.
 std::vector<std::int32_t> RankTokens(const std::vector<std::int64_t>& frequencies, const ForcedTokens& forced) {
   std::vector<std::uint8_t> is_forced(frequencies.size());
@@ -70,6 +87,13 @@ json::Value IdList(const std::vector<std::int32_t>& ids) {
   json::Array list;
   for (const std::int32_t id : ids) list.emplace_back(std::int64_t{id});
   return list;
+}
+
+// Those of `wanted` that are not in `chosen`; both ascend.
+std::vector<std::int32_t> LeftOut(const std::vector<std::int32_t>& wanted, const std::vector<std::int32_t>& chosen) {
+  std::vector<std::int32_t> left_out;
+  std::set_difference(wanted.begin(), wanted.end(), chosen.begin(), chosen.end(), std::back_inserter(left_out));
+  return left_out;
 }
 
 json::Object CoverageObject(std::int64_t covered, std::int64_t supervised) {
@@ -191,6 +215,22 @@ std::vector<std::int64_t> VocabCounter::TotalFrequencies() const {
   return totals;
 }
 
+Result<std::vector<std::uint8_t>> TargetsOf(std::span<const std::int64_t> d2t, std::int64_t vocab_rows) {
+  std::vector<std::uint8_t> targets(static_cast<std::size_t>(vocab_rows));
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < d2t.size(); ++i) {
+    const auto draft_id = static_cast<std::int64_t>(i);
+    const bool is_offset = d2t[i] >= 0 && d2t[i] < vocab_rows;
+    if (!is_offset || draft_id + d2t[i] <= last || draft_id + d2t[i] >= vocab_rows) {
+      return Corrupt("draft id " + std::to_string(i) + " stands for no target id of a vocabulary of " +
+                     std::to_string(vocab_rows) + " rows, or out of order");
+    }
+    last = draft_id + d2t[i];
+    targets[static_cast<std::size_t>(last)] = 1;
+  }
+  return targets;
+}
+
 Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapRequest& request) {
   DRAFTMILL_CHECK(static_cast<std::int32_t>(request.source_names.size()) == counter.sources(),
                   "a name for each source");
@@ -201,7 +241,7 @@ Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapReques
   DRAFTMILL_ASSIGN_OR_RETURN(const ForcedTokens forced, CollectForced(request, map.token_freq));
   map.exists = request.size < counter.vocab_rows();
   const auto forced_count = static_cast<std::int64_t>(forced.all.size());
-  if (map.exists && request.size < forced_count) {
+  if (map.exists && !request.imported_d2t && request.size < forced_count) {
     return InvalidConfig("vocab_map.size " + std::to_string(request.size) + " has no room for the " +
                          std::to_string(forced_count) + " forced tokens; raise it");
   }
@@ -209,6 +249,9 @@ Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapReques
   const std::int64_t places = std::min(request.size, counter.vocab_rows());
   std::vector<std::int32_t> chosen(ranked.begin(), ranked.begin() + places);
   std::sort(chosen.begin(), chosen.end());
+  if (request.imported_d2t) {
+    DRAFTMILL_ASSIGN_OR_RETURN(chosen, ImportedTokens(*request.imported_d2t, forced, counter.vocab_rows()));
+  }
   std::vector<std::uint8_t> has_place(map.token_freq.size());
   for (const std::int32_t id : chosen) has_place[static_cast<std::size_t>(id)] = 1;
 
@@ -223,12 +266,15 @@ Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapReques
       {"map", map.exists},
       {"vocab_rows", counter.vocab_rows()},
       {"size", places},
+      {"imported", request.imported_d2t.has_value()},
       {"corpus_digest", request.corpus_digest},
+      {"mask_rule", request.mask_rule},
       {"distinct_supervised_tokens", static_cast<std::int64_t>(seen)},
       {"filled_with_unused_ids", static_cast<std::int64_t>(idle)},
       {"forced", json::Object{{"stop_tokens", IdList(forced.stop)},
                               {"added_tokens_supervised", IdList(forced.added)},
-                              {"configured", IdList(forced.configured)}}},
+                              {"configured", IdList(forced.configured)},
+                              {"left_out", IdList(LeftOut(forced.all, chosen))}}},
       {"all", CoverageObject(CoveredTokens(map.token_freq, has_place), supervised)},
       {"by_source", CoverageBySource(counter, request, has_place)},
       {"curve", CoverageCurve(map.token_freq, ranked, forced_count, request.size)},

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,9 @@ struct VocabMapRequest {
   std::vector<std::int32_t> forced_tokens = {};  ///< the configured list, forced in
   std::vector<std::string> source_names = {};    ///< [sources], for the report
   std::string corpus_digest = {};                ///< binds the map to its corpus: stands in the report
+  std::string mask_rule = {};                    ///< fingerprint of tokenize, in the report likewise
+  /// d2t of a map that was made elsewhere and is taken as it is, in place of the choice; its length is `size`.
+  std::optional<std::vector<std::int64_t>> imported_d2t = {};
 };
 
 /// A map, or the finding that none is needed.
@@ -75,6 +79,10 @@ struct VocabMap {
   std::vector<std::int64_t> token_freq;  ///< [V]
   json::Value report;                    ///< what report.json holds
 };
+
+/// [V] the t2d that belongs to a d2t, or why it is none (kCorrupt): every draft id must stand for a target id below V, in
+/// ascending order.
+Result<std::vector<std::uint8_t>> TargetsOf(std::span<const std::int64_t> d2t, std::int64_t vocab_rows);
 
 Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapRequest& request);
 

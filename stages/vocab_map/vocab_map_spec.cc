@@ -24,7 +24,17 @@ const StageSpec& VocabMapSpec() {
            .type = ParameterType::kTextList,
            .doc = "Tokens that get a place even if the corpus never supervises them, by their exact content, "
                   "e.g. `[\"<tool_call>\"]`. One that the tokenizer does not have is an error.",
-           .default_yaml = "[]"}}};
+           .default_yaml = "[]"},
+          {.name = "import",
+           .type = ParameterType::kPath,
+           .doc = "A map that is taken as it is instead of being made: a `d2t.npy` (int64, `size` offsets, target ids "
+                  "ascending), e.g. of a drafter that is to be trained further, or a `vocab/` folder of draftmill, "
+                  "which must have been made from the same corpus under the same vocabulary and mask rule. The report "
+                  "then says what it covers of this corpus.",
+           .default_yaml = "none",
+           .words = {"none"},
+           // The bytes of the map are an input of the stage; where it lies does not matter.
+           .in_fingerprint = false}}};
   return spec;
 }
 

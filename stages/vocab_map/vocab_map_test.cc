@@ -69,6 +69,19 @@ TEST(VocabMap, ForcedIdsFirstThenCountsTiesToTheLowerIdRestToTheLowestUnused) {
   EXPECT_EQ(larger->report.Find("filled_with_unused_ids")->as_integer(), 2);
 }
 
+TEST(VocabMap, AnImportedMapIsTakenAsItIs) {
+  const VocabCounter counter = Counted(10, {{1, 1, 1, 2, 8}});
+  VocabMapRequest request{.size = 2, .stop_tokens = {9}, .source_names = {"a"}, .imported_d2t = {{2, 7}}};
+  const Result<VocabMap> map = BuildVocabMap(counter, request);
+  ASSERT_TRUE(map.ok()) << map.status().ToString();
+  EXPECT_THAT(TargetIds(*map), ElementsAre(2, 8));
+  EXPECT_EQ(map->report.Find("all")->Find("covered_tokens")->as_integer(), 2);
+  EXPECT_TRUE(map->report.Find("imported")->as_bool());
+  EXPECT_EQ(json::Write(*map->report.Find("forced")->Find("left_out")), "[9]");
+  request.forced_tokens = {3};
+  EXPECT_THAT(BuildVocabMap(counter, request).status().message(), HasSubstr("the imported map leaves out"));
+}
+
 TEST(VocabMap, TheReportGivesCoverageBySourceAndOverAll) {
   const VocabCounter counter = Counted(10, {{1, 1, 1, 2}, {3, 1}, {}});
   const Result<VocabMap> map =

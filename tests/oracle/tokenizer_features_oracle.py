@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Every normalizer, pre-tokenizer, flag and model option that we understand, against `tokenizers`, live.
 
-The models of Llama-2 (characters, byte fallback) and GPT-2 (bytes) are given one other part at a time; ids are compared on
-random strings. Same command line as tokenizer_oracle.py.
+The models of Llama-2 (characters, byte fallback) and GPT-2 (bytes) are given one other part at a time, and small models are
+trained with parts drawn at random; ids are compared on random strings. Same command line as tokenizer_oracle.py.
 
     .venv/bin/python tests/oracle/tokenizer_features_oracle.py --driver build-text/stages/tokenize/tokenizer/encode_lines --random 300
 """
 import argparse
 import copy
+import itertools
 import json
 import os
+import random
 import sys
 import tempfile
 from pathlib import Path
 
-from tokenizer_oracle import SKIPPED, Driver, HuggingFaceOracle, random_texts, unpack
+from tokenizer_oracle import SKIPPED, Driver, HuggingFaceOracle, corpus_texts, random_texts, unpack
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
@@ -61,7 +63,13 @@ BYTE_PRE_TOKENIZERS = [
     {**BYTE_LEVEL, "add_prefix_space": prefix, "use_regex": regex} for prefix in (True, False) for regex in (True, False)
 ] + [sequence("pretokenizers", {"type": "Digits", "individual_digits": d}, {**BYTE_LEVEL, "add_prefix_space": p, "use_regex": True})
      for d in (True, False) for p in (True, False)] + [
-    sequence("pretokenizers", split(pattern), BYTE_LEVEL) for pattern in PATTERNS]
+    sequence("pretokenizers", split(pattern), BYTE_LEVEL) for pattern in PATTERNS] + [
+    # After ByteLevel: Falcon's own, and what can cut inside a character.
+    sequence("pretokenizers", {"type": "Punctuation", "behavior": "Contiguous"}, {**BYTE_LEVEL, "use_regex": True},
+             {"type": "Digits", "individual_digits": False}, split("[0-9][0-9][0-9]")),
+    sequence("pretokenizers", BYTE_LEVEL, {"type": "Digits", "individual_digits": True}),
+    sequence("pretokenizers", BYTE_LEVEL, {"type": "Punctuation", "behavior": "Isolated"}),
+    sequence("pretokenizers", BYTE_LEVEL, split("Ġ", "MergedWithNext", False, "String"), split(r"\p{L}+"))]
 MODELS = [{"byte_fallback": False}, {"byte_fallback": False, "fuse_unk": False}, {"byte_fallback": False, "unk_token": None},
           {"ignore_merges": True}]
 ADDED = ["<|t|>", "tok", "the", "Né", "ﬁ", " x", "<|", "\n", "中文"]
@@ -96,11 +104,44 @@ def variants(llama, gpt2):
             yield f"{name} with added tokens and normalizer {normalizer}", with_tokens
 
 
+def trained(count, data, seed):
+    """Models of a few hundred tokens, as `tokenizers` trains and writes them, with parts that were drawn at random."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    source = random.Random(seed)
+    # Where a Replace takes several characters, `tokenizers` counts what it puts there from the last of them; at the start of a
+    # text Metaspace's `first` then finds no start. Ranges of ours cover all of them, so these two are not drawn together.
+    normalizers = [None, None, *(n for n in NORMALIZERS if n["type"] != "Replace" or "Regex" not in n["pattern"])]
+    texts = [text for text in corpus_texts(data) if 20 < len(text) < 4000][:400]
+    for number in range(count):
+        is_byte_level, byte_fallback = source.random() < 0.6, source.random() < 0.5
+        tokenizer = Tokenizer(models.BPE(unk_token=None if is_byte_level else "<unk>", byte_fallback=byte_fallback and not is_byte_level,
+                                         fuse_unk=source.random() < 0.5))
+        normalizer = source.choice(normalizers)
+        parts = [source.choice(PRE_TOKENIZERS) for _ in range(source.randrange(3))]
+        parts += [source.choice(BYTE_PRE_TOKENIZERS)] if is_byte_level else [metaspace(source.choice(["first", "always"]), True)]
+        settings = json.loads(tokenizer.to_str())
+        settings["normalizer"], settings["pre_tokenizer"] = normalizer, sequence("pretokenizers", *parts)
+        tokenizer = Tokenizer.from_str(json.dumps(settings))
+        fallback = [f"<0x{byte:02X}>" for byte in range(256)] if byte_fallback and not is_byte_level else []
+        tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+            vocab_size=600 + len(fallback), special_tokens=["<unk>", "<s>", "</s>", *fallback], show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if is_byte_level else []))
+        if is_byte_level:
+            tokenizer.decoder = decoders.ByteLevel()
+        made = json.loads(tokenizer.to_str())
+        vocabulary = made["model"]["vocab"]
+        made["added_tokens"] = [token for token in made["added_tokens"] if token["content"] not in fallback]
+        made["added_tokens"] += added_tokens(max(vocabulary.values()) + 1, vocabulary)[:source.randrange(len(ADDED) + 1)]
+        yield f"trained {number}: normalizer {normalizer}, pre-tokenizers {parts}", made
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--driver", required=True)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DRAFTMILL_TEST_DATA", "../shared/data")))
     parser.add_argument("--random", type=int, default=300)
+    parser.add_argument("--trained", type=int, default=40, help="how many models are trained")
     parser.add_argument("--seed", type=int, default=5)
     arguments = parser.parse_args()
     if not (arguments.data / "tokenizers").is_dir():
@@ -110,7 +151,8 @@ def main():
     failures = count = 0
     with tempfile.TemporaryDirectory() as folder:
         bases = [json.loads(unpack(arguments.data, name, folder).read_text()) for name in ("llama2", "gpt2")]
-        for name, tokenizer in variants(*bases):
+        made = trained(arguments.trained, arguments.data, arguments.seed)
+        for name, tokenizer in itertools.chain(variants(*bases), made):
             count += 1
             path = Path(folder) / "tokenizer.json"
             path.write_text(json.dumps(tokenizer))

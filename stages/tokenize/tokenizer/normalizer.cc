@@ -24,9 +24,15 @@ class NormalFormTable {
       if (Class(c) != 0 || !composes || IsDecomposedForGood(c)) active_.set(c);
     }
     if (composes) MarkSecondsOfCompositions();
+    active_ |= seconds_;
+    for (std::uint32_t c = 0x80; c < kCodePointLimit; ++c) {
+      if (active_[c] && !StartsOnItsOwn(c)) continued_.set(c);
+    }
   }
 
   bool IsActive(std::uint32_t code_point) const { return active_[code_point]; }
+  /// True where a character may join, or trade places with, what stands before it.
+  bool Continues(std::uint32_t code_point) const { return continued_[code_point]; }
 
   /// The normal form of a run of characters.
   std::string Normalize(std::string_view run) const {
@@ -67,13 +73,17 @@ class NormalFormTable {
   static int Class(std::uint32_t c) { return utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class; }
 
   void AppendDecomposed(std::uint32_t c, std::vector<std::int32_t>& out) const {
+    AppendDecomposed(c, options_, out);
+  }
+
+  static void AppendDecomposed(std::uint32_t c, utf8proc_option_t form, std::vector<std::int32_t>& out) {
     if (!UnicodeProperties::Get().NormalizationActive(c)) {
       out.push_back(static_cast<std::int32_t>(c));
       return;
     }
     std::array<utf8proc_int32_t, 32> decomposed{};
     int boundary_class = 0;
-    const auto options = static_cast<utf8proc_option_t>((options_ & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE);
+    const auto options = static_cast<utf8proc_option_t>((form & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE);
     const utf8proc_ssize_t count =
         utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), decomposed.data(),
                                 static_cast<utf8proc_ssize_t>(decomposed.size()), options, &boundary_class);
@@ -90,13 +100,22 @@ class NormalFormTable {
     return count != 1 || characters[0] != static_cast<std::int32_t>(c);
   }
 
+  /// Only canonical decompositions are put together again.
   void MarkSecondsOfCompositions() {
+    const auto canonical = static_cast<utf8proc_option_t>(options_ & ~UTF8PROC_COMPAT);
     for (std::uint32_t c = 0x80; c < kCodePointLimit; ++c) {
       if (!UnicodeProperties::Get().NormalizationActive(c)) continue;
       std::vector<std::int32_t> characters;
-      AppendDecomposed(c, characters);
-      for (std::size_t i = 1; i < characters.size(); ++i) active_.set(static_cast<std::size_t>(characters[i]));
+      AppendDecomposed(c, canonical, characters);
+      for (std::size_t i = 1; i < characters.size(); ++i) seconds_.set(static_cast<std::size_t>(characters[i]));
     }
+  }
+
+  bool StartsOnItsOwn(std::uint32_t c) const {
+    std::vector<std::int32_t> characters;
+    AppendDecomposed(c, characters);
+    const auto first = static_cast<std::uint32_t>(characters.front());
+    return Class(first) == 0 && !seconds_[first];
   }
 
   /// Canonical order: runs of marks sorted by combining class, stable.
@@ -120,6 +139,8 @@ class NormalFormTable {
 
   utf8proc_option_t options_;
   std::bitset<kCodePointLimit> active_;
+  std::bitset<kCodePointLimit> seconds_;  // of compositions
+  std::bitset<kCodePointLimit> continued_;
 };
 
 class NormalFormNormalizer final : public Normalizer {
@@ -139,13 +160,17 @@ class NormalFormNormalizer final : public Normalizer {
         if (!table_.IsActive(DecodeUtf8(in.text, end, length))) break;
         end += length;
       }
-      const std::string_view run = in.text.substr(begin, end - begin);
-      const std::string normalized = table_.Normalize(run);
-      if (normalized != run) {
-        changed = true;
-        out.AppendSlice(in, done, begin);
-        out.AppendMade(normalized, in.OriginalBegin(begin), in.OriginalEnd(end - 1));
-        done = end;
+      for (std::size_t from = begin; from < end;) {
+        const std::size_t to = EndOfSegment(in.text, from, end);
+        const std::string_view segment = in.text.substr(from, to - from);
+        const std::string normalized = table_.Normalize(segment);
+        if (normalized != segment) {
+          changed = true;
+          out.AppendSlice(in, done, from);
+          out.AppendMade(normalized, in.OriginalBegin(from), in.OriginalEnd(to - 1));
+          done = to;
+        }
+        from = to;
       }
       at = end;
     }
@@ -154,6 +179,15 @@ class NormalFormNormalizer final : public Normalizer {
   }
 
  private:
+  /// The end of the first part of [from, end) that can be normalized on its own.
+  std::size_t EndOfSegment(std::string_view text, std::size_t from, std::size_t end) const {
+    unsigned length = 0;
+    DecodeUtf8(text, from, length);
+    std::size_t to = from + length;
+    while (to < end && table_.Continues(DecodeUtf8(text, to, length))) to += length;
+    return to;
+  }
+
   /// Where the next active character stands, from `from` on.
   bool FindRun(std::string_view text, std::size_t from, std::size_t& found) const {
     while (from < text.size()) {

@@ -1,5 +1,6 @@
 #include "stages/tokenize/tokenizer/pretokenizer.h"
 
+#include "stages/tokenize/tokenizer/byte_alphabet.h"
 #include "stages/tokenize/tokenizer/unicode_properties.h"
 
 namespace draftmill {
@@ -28,7 +29,8 @@ void JoinForwards(const std::vector<SplitPart>& parts, Joins joins, std::vector<
 
 /// A match joins what follows, if that is no match.
 void JoinWithNext(const std::vector<SplitPart>& parts, std::vector<Piece>& pieces) {
-  JoinForwards(parts, [](bool previous_is_match, bool is_match) { return previous_is_match && !is_match; }, pieces);
+  JoinForwards(
+      parts, [](bool previous_is_match, bool is_match) { return previous_is_match && !is_match; }, pieces);
 }
 
 class LiteralSplitter final : public PieceSplitter {
@@ -121,6 +123,34 @@ class WhitespaceSplitter final : public PieceSplitter {
   }
 };
 
+class StandInSplitter final : public PieceSplitter {
+ public:
+  explicit StandInSplitter(std::unique_ptr<const PieceSplitter> inner) : inner_(std::move(inner)) {}
+
+  Status Split(std::string_view text, Piece within, std::vector<Piece>& pieces) const override {
+    const std::string stand_ins = ByteLevelOfBytes(text.substr(within.begin, within.end - within.begin));
+    std::vector<Piece> found;
+    DRAFTMILL_RETURN_IF_ERROR(inner_->Split(stand_ins, {0, static_cast<std::uint32_t>(stand_ins.size())}, found));
+    // A byte is one character here: the pieces in order are counted back into bytes.
+    std::uint32_t at = 0;
+    std::uint32_t byte = within.begin;
+    const auto byte_at = [&](std::uint32_t end) {
+      for (; at < end; ++at) byte += IsContinuationByte(stand_ins[at]) ? 0U : 1U;
+      return byte;
+    };
+    for (const Piece& piece : found) {
+      const std::uint32_t begin = byte_at(piece.begin);
+      pieces.push_back({begin, byte_at(piece.end)});
+    }
+    return OkStatus();
+  }
+
+ private:
+  static bool IsContinuationByte(char byte) { return (static_cast<std::uint8_t>(byte) & 0xC0U) == 0x80; }
+
+  std::unique_ptr<const PieceSplitter> inner_;
+};
+
 }  // namespace
 
 void ApplySplitBehavior(const std::vector<SplitPart>& parts, SplitBehavior behavior, std::vector<Piece>& pieces) {
@@ -134,9 +164,11 @@ void ApplySplitBehavior(const std::vector<SplitPart>& parts, SplitBehavior behav
       for (const SplitPart& part : parts) AppendPiece(part.range, pieces);
       return;
     case SplitBehavior::kContiguous:
-      return JoinForwards(parts, [](bool previous, bool current) { return previous == current; }, pieces);
+      return JoinForwards(
+          parts, [](bool previous, bool current) { return previous == current; }, pieces);
     case SplitBehavior::kMergedWithPrevious:
-      return JoinForwards(parts, [](bool previous, bool current) { return current && !previous; }, pieces);
+      return JoinForwards(
+          parts, [](bool previous, bool current) { return current && !previous; }, pieces);
     case SplitBehavior::kMergedWithNext:
       return JoinWithNext(parts, pieces);
   }
@@ -155,6 +187,10 @@ std::unique_ptr<const PieceSplitter> MakePunctuationSplitter(SplitBehavior behav
 std::unique_ptr<const PieceSplitter> MakeWhitespaceSplitter() { return std::make_unique<WhitespaceSplitter>(); }
 std::unique_ptr<const PieceSplitter> MakeWhitespaceOnlySplitter() {
   return std::make_unique<CharacterSplitter>(IsSpace, SplitBehavior::kRemoved);
+}
+
+std::unique_ptr<const PieceSplitter> MakeStandInSplitter(std::unique_ptr<const PieceSplitter> inner) {
+  return std::make_unique<StandInSplitter>(std::move(inner));
 }
 
 void PreTokenizer::AddSplitter(std::unique_ptr<const PieceSplitter> splitter) {

@@ -41,6 +41,9 @@ std::unique_ptr<const PieceSplitter> MakePunctuationSplitter(SplitBehavior behav
 std::unique_ptr<const PieceSplitter> MakeWhitespaceSplitter();
 /// Keeps what is not white space.
 std::unique_ptr<const PieceSplitter> MakeWhitespaceOnlySplitter();
+/// Lets another splitter see the byte alphabet's stand-ins of the text instead of its bytes, as a step after ByteLevel
+/// does; it may then cut inside a character.
+std::unique_ptr<const PieceSplitter> MakeStandInSplitter(std::unique_ptr<const PieceSplitter> inner);
 
 /// Buffers of one thread.
 struct PreTokenizerScratch {

@@ -97,25 +97,31 @@ Result<SplitBehavior> ReadBehavior(const JsonNode& node, std::optional<std::stri
   return node.RefuseUnsupported("behavior \"" + name + "\"");
 }
 
-Status ReadSplit(const JsonNode& node, PreTokenizer& pre_tokenizer) {
+/// Adds a step that cuts; after ByteLevel it sees the byte alphabet.
+void AddSplitter(std::unique_ptr<const PieceSplitter> splitter, PreTokenizerJson& result) {
+  if (result.byte_level) splitter = MakeStandInSplitter(std::move(splitter));
+  result.pre_tokenizer.AddSplitter(std::move(splitter));
+}
+
+Status ReadSplit(const JsonNode& node, PreTokenizerJson& result) {
   DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type", "pattern", "behavior", "invert"}));
   DRAFTMILL_ASSIGN_OR_RETURN(Pattern pattern, ReadPattern(node));
   DRAFTMILL_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(node, std::nullopt));
   DRAFTMILL_ASSIGN_OR_RETURN(const bool invert, node.Bool("invert"));
   if (!pattern.is_regex) {
-    pre_tokenizer.AddSplitter(MakeLiteralSplitter(std::move(pattern.text), behavior, invert));
+    AddSplitter(MakeLiteralSplitter(std::move(pattern.text), behavior, invert), result);
     return OkStatus();
   }
   PatternScanner scanner = FindPatternScanner(pattern.text);
   const bool isolates = behavior == SplitBehavior::kIsolated && !invert;
   const bool keeps_matches = behavior == SplitBehavior::kRemoved && invert && scanner.covers_everything;
   if (scanner.splitter != nullptr && (isolates || keeps_matches)) {
-    pre_tokenizer.AddSplitter(std::move(scanner.splitter));
+    AddSplitter(std::move(scanner.splitter), result);
     return OkStatus();
   }
   Result<Regex> regex = Regex::Compile(pattern.text);
   if (!regex.ok()) return regex.status().WithContext(node.path() + ".pattern.Regex");
-  pre_tokenizer.AddSplitter(MakeRegexSplitter(std::move(regex).value(), behavior, invert));
+  AddSplitter(MakeRegexSplitter(std::move(regex).value(), behavior, invert), result);
   return OkStatus();
 }
 
@@ -166,27 +172,27 @@ Status ReadPreTokenizer(const JsonNode& node, int depth, PreTokenizerJson& resul
     for (const JsonNode& item : items) DRAFTMILL_RETURN_IF_ERROR(ReadPreTokenizer(item, depth + 1, result));
     return OkStatus();
   }
-  if (result.byte_level) return node.RefuseUnsupported("a step after ByteLevel, which would see the byte alphabet");
-  if (type == "ByteLevel") return ReadByteLevel(node, result);
-  if (type == "Split") return ReadSplit(node, result.pre_tokenizer);
-  if (type == "Metaspace") return ReadMetaspace(node, result.pre_tokenizer);
+  if (type == "Split") return ReadSplit(node, result);
   if (type == "Digits") {
     DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type", "individual_digits"}));
     DRAFTMILL_ASSIGN_OR_RETURN(const bool individual_digits, node.Bool("individual_digits"));
-    result.pre_tokenizer.AddSplitter(MakeDigitsSplitter(individual_digits));
+    AddSplitter(MakeDigitsSplitter(individual_digits), result);
     return OkStatus();
   }
   if (type == "Punctuation") {
     DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type", "behavior"}));
     DRAFTMILL_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(node, "Isolated"));
-    result.pre_tokenizer.AddSplitter(MakePunctuationSplitter(behavior));
+    AddSplitter(MakePunctuationSplitter(behavior), result);
     return OkStatus();
   }
+  if (result.byte_level) return node.RefuseUnsupported("\"" + type + "\" after ByteLevel");
+  if (type == "ByteLevel") return ReadByteLevel(node, result);
+  if (type == "Metaspace") return ReadMetaspace(node, result.pre_tokenizer);
   DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type"}));
   if (type == "Whitespace") {
-    result.pre_tokenizer.AddSplitter(MakeWhitespaceSplitter());
+    AddSplitter(MakeWhitespaceSplitter(), result);
   } else if (type == "WhitespaceSplit") {
-    result.pre_tokenizer.AddSplitter(MakeWhitespaceOnlySplitter());
+    AddSplitter(MakeWhitespaceOnlySplitter(), result);
   } else {
     return node.RefuseUnsupported("pre-tokenizer \"" + type + "\"");
   }

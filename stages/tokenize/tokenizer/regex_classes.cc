@@ -27,10 +27,18 @@ struct NamedClass {
 
 constexpr std::string_view kCategoryNames = "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCoCn";
 
+bool IsLatin1Number(std::uint32_t c) {
+  return c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0xBC || c == 0xBD || c == 0xBE;
+}
+
 std::optional<NamedClass> FindClass(std::string_view name) {
   const UnicodeProperties& unicode = UnicodeProperties::Get();
   if (name == "space") return NamedClass{"", [&](std::uint32_t c) { return (unicode.Classes(c) & kClassSpace) != 0; }};
   if (name == "word") return NamedClass{R"(\p{L}\p{M}\p{N}\p{Pc})", [&](std::uint32_t c) { return unicode.IsWord(c); }};
+  if (name == "word in brackets") {
+    return NamedClass{R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})",
+                      [&](std::uint32_t c) { return unicode.IsWord(c) && !IsLatin1Number(c); }};
+  }
   if (name == "Han") return NamedClass{R"(\p{sc:Han})", [&](std::uint32_t c) { return unicode.IsHan(c); }};
   if (name == "digit") name = "Nd";
   if (name.empty() || name.size() > 2) return std::nullopt;

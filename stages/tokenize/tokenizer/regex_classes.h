@@ -11,7 +11,8 @@
 namespace draftmill {
 
 /// What stands between [ and ] for `\p{name}`: a general category (L, Lu, ...), Han, or one of the names "space",
-/// "word", "digit" for \s, \w, \d. Nothing for a name that is not known.
+/// "word", "digit" for \s, \w, \d, and "word in brackets" for \w inside [...], where Oniguruma leaves out the six
+/// Latin-1 numbers (² ³ ¹ ¼ ½ ¾) that \w alone takes. Nothing for a name that is not known.
 std::optional<std::string> ClassText(std::string_view name);
 
 }  // namespace draftmill

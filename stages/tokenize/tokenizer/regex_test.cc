@@ -1,4 +1,3 @@
-#include "base/test_clock.h"
 #include "stages/tokenize/tokenizer/regex.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/test_clock.h"
 #include "base/utf8.h"
 #include "stages/tokenize/tokenizer/regex_translator.h"
 #include "stages/tokenize/tokenizer/unicode_properties.h"
@@ -85,6 +85,14 @@ TEST(Regex, RefusesByNameAndPlace) {
     EXPECT_THAT(status.message(), testing::AnyOf(HasSubstr("at byte"), HasSubstr("not a valid pattern"))) << pattern;
   }
   EXPECT_THAT(TranslateRegex(std::string(100, '(')).status().message(), HasSubstr("nested"));
+}
+
+/// Oniguruma takes the Latin-1 numbers for word characters only where \w stands alone.
+TEST(Regex, WordsInBracketsLackLatin1Numbers) {
+  for (const char* text : {"\u00B2", "\u00B3", "\u00B9", "\u00BC", "\u00BD", "\u00BE"}) {
+    for (const char* pattern : {"\\w", "[^\\w\\s]", "[\\W]"}) EXPECT_EQ(MatchesOf(pattern, text).size(), 1U) << pattern;
+    for (const char* pattern : {"[\\w]", "\\W"}) EXPECT_EQ(MatchesOf(pattern, text).size(), 0U) << pattern;
+  }
 }
 
 TEST(Regex, BacktrackingEndsInARefusalWithinASecond) {

@@ -183,7 +183,7 @@ class Translator {
   }
 
   /// \s \w \d \p{..} and their opposites: adds them to `set`; returns false where the escape is something else.
-  Result<bool> ClassEscape(CharacterSet& set) {
+  Result<bool> ClassEscape(CharacterSet& set, bool in_brackets) {
     const char letter = Peek(1);
     std::string_view name;
     bool negated = false;
@@ -191,7 +191,7 @@ class Translator {
     if (letter == 's' || letter == 'S') {
       name = "space";
     } else if (letter == 'w' || letter == 'W') {
-      name = "word";
+      name = in_brackets ? "word in brackets" : "word";
     } else if (letter == 'd' || letter == 'D') {
       name = "digit";
     } else if ((letter == 'p' || letter == 'P') && Peek(2) == '{') {
@@ -203,7 +203,7 @@ class Translator {
         negated = true;
         name.remove_prefix(1);
       }
-      if (name == "space" || name == "word" || name == "digit") name = "";
+      if (name == "space" || name.starts_with("word") || name == "digit") name = "";
     } else {
       return false;
     }
@@ -222,7 +222,7 @@ class Translator {
 
   Status Escape() {
     CharacterSet set;
-    DRAFTMILL_ASSIGN_OR_RETURN(const bool is_class, ClassEscape(set));
+    DRAFTMILL_ASSIGN_OR_RETURN(const bool is_class, ClassEscape(set, false));
     if (is_class) return Emit(set.patterns.empty() ? set.Text(false) : set.patterns[0]);
     if (Peek(1) == 'A' || Peek(1) == 'z' || Peek(1) == 'Z') {
       out_ += pattern_.substr(at_, 2);
@@ -282,7 +282,7 @@ class Translator {
       return OkStatus();
     }
     if (Peek() == '\\') {
-      DRAFTMILL_ASSIGN_OR_RETURN(const bool is_class, ClassEscape(set));
+      DRAFTMILL_ASSIGN_OR_RETURN(const bool is_class, ClassEscape(set, true));
       if (is_class) return Peek() == '-' && Peek(1) != ']' ? Refuse("a range that starts with a class") : OkStatus();
     }
     DRAFTMILL_ASSIGN_OR_RETURN(const std::uint32_t low, ClassCharacter());

@@ -1,4 +1,3 @@
-#include "base/test_clock.h"
 #include "stages/template/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/test_clock.h"
 #include "stages/template/test_render.h"
 
 namespace draftmill::jinja {
@@ -130,6 +130,9 @@ TEST(ChatTemplateTest, RefusesByName) {
              {"{{ x | wordwrap }}", "! template line 1: the filter 'wordwrap' is not supported"},
              {"{{ x | nosuch }}", "! template line 1: No filter named 'nosuch'."},
              {"{% if true %}ok{% else %}{{ x | nosuch }}{% endif %}", "ok"},
+             {"{{ 1 | nosuch if false else 'ok' }}{{ 'ok' if true else (1 is nosuch) }}", "okok"},
+             {"{{ 1 | nosuch if true else 'ok' }}", "! template line 1: No filter named 'nosuch'."},
+             {"{{ 'ok' if true else 'x' }}{{ 1 is nosuch }}", "! template line 1: No test named 'nosuch'."},
              {"{{ 'a'.format(1) }}", "! template line 1: the method .format() is not supported"},
              {"{{ f(*x) }}", "! template line 1: unpacking arguments with * is not supported"},
              {"{% nosuch %}", "! template line 1: unknown tag 'nosuch'"}});

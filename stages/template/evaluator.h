@@ -126,10 +126,6 @@ class Evaluator {
   Value EvalAttribute(const Expr& expr);
   Value EvalSubscript(const Expr& expr);
   Value EvalSlice(const Expr& expr);
-  Value EvalCall(const Expr& expr);
-  Value EvalFilter(const Expr& expr, const Value& input);
-  Value EvalFilterChain(const Expr& expr, const Value& input);
-  Value EvalTest(const Expr& expr);
   Value EvalUnary(const Expr& expr);
   Value EvalArithmetic(const Expr& expr);
   Value EvalConcat(const Expr& expr);
@@ -144,15 +140,21 @@ class Evaluator {
   Value GetAttribute(const Value& object, const Expr& expr);
   Value GetItem(const Value& object, const Value& key, const Expr* origin);
   Value MethodValue(const Value& object, MethodId method, const Expr* origin);
+  Value CheckDepth(Value value);
+  std::span<const Value> EvalAll(const std::vector<const Expr*>& items);
+  std::span<const NamedValue> EvalNamed(const std::vector<Keyword>& keywords);
+
+  // evaluator_calls.cc
+  Value EvalCall(const Expr& expr);
+  Value EvalFilter(const Expr& expr, const Value& input);
+  Value EvalFilterChain(const Expr& expr, const Value& input);
+  Value EvalTest(const Expr& expr);
   Value CallValue(const Value& callee, const Arguments& arguments);
   Value CallMacro(const Macro& macro, const Arguments& arguments);
   Value CallFunction(GlobalFunction function, const Arguments& arguments);
   Value MakeNamespace(const Arguments& arguments);
   Value MakeDictFrom(const Arguments& arguments);
   Value Range(const Arguments& arguments);
-  Value CheckDepth(Value value);
-  std::span<const Value> EvalAll(const std::vector<const Expr*>& items);
-  std::span<const NamedValue> EvalNamed(const std::vector<Keyword>& keywords);
 
   // evaluator_methods.cc
   Value CallMethod(const Value& object, MethodId method, const Arguments& arguments);

@@ -91,7 +91,8 @@ Status CheckBinding(const ImportedVocab& imported, const std::string& mask_rule,
       ". Nothing published was lost. Name the d2t.npy in it instead of the folder to use it nevertheless, or take "
       "vocab_map.import out, so that a map is made";
   const auto refuse = [&imported](std::string_view what) {
-    return InvalidConfig("vocab_map.import: " + imported.path + " was made " + std::string(what) + std::string(kWhatToDo));
+    return InvalidConfig("vocab_map.import: " + imported.path + " was made " + std::string(what) +
+                         std::string(kWhatToDo));
   };
   if (!imported.mask_rule.empty() && imported.mask_rule != mask_rule) {
     return refuse("with another tokenizer, template or mask rule (other parameters of tokenize)");

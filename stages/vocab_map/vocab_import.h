@@ -3,9 +3,9 @@
 //   DRAFTMILL_ASSIGN_OR_RETURN(ImportedVocab imported, ReadVocabImport(files, "d2t.npy", 32000, 151936));
 //   DRAFTMILL_RETURN_IF_ERROR(CheckBinding(imported, mask_rule, corpus_digest));   // as soon as these are known
 //
-// A d2t.npy alone is bound to nothing: that it belongs to the drafter is for the user to know. A folder of draftmill says
-// in report.json what it was made from, and is refused for anything else. Errors: kInvalidConfig, naming the file and what
-// does not fit; kNotFound. Untrusted input, bounded. No state; safe from any thread.
+// A d2t.npy alone is bound to nothing: that it belongs to the drafter is for the user to know. A folder of draftmill
+// says in report.json what it was made from, and is refused for anything else. Errors: kInvalidConfig, naming the file
+// and what does not fit; kNotFound. Untrusted input, bounded. No state; safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,8 @@ TEST_F(VocabImportTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(Refusal(path, 3, 3), HasSubstr("needs no map"));
   EXPECT_THAT(Refusal(Write("a.npy", NpyOfInt64(std::vector<std::int64_t>{3, 1})), 2, 9), HasSubstr("out of order"));
   EXPECT_THAT(Refusal(Write("b.npy", NpyOfInt64(std::vector<std::int64_t>{-1, 1})), 2, 9), HasSubstr("draft id 0"));
-  EXPECT_THAT(Refusal(Write("c.npy", NpyOfInt64(std::vector<std::int64_t>{INT64_MAX, 1})), 2, 9), HasSubstr("draft id 0"));
+  EXPECT_THAT(Refusal(Write("c.npy", NpyOfInt64(std::vector<std::int64_t>{INT64_MAX, 1})), 2, 9),
+              HasSubstr("draft id 0"));
   EXPECT_THAT(Refusal(Write("d.npy", NpyOfBool(std::vector<std::uint8_t>{1, 0})), 2, 9), HasSubstr("one-dimensional"));
   EXPECT_THAT(Refusal(Write("e.npy", "no array"), 2, 9), HasSubstr("e.npy"));
   EXPECT_EQ(ReadVocabImport(RealFileSystem(), path + ".absent", 2, 9).status().code(), StatusCode::kNotFound);

@@ -96,12 +96,13 @@ std::vector<std::int32_t> LeftOut(const std::vector<std::int32_t>& wanted, const
   return left_out;
 }
 
+json::Value Share(std::int64_t covered, std::int64_t supervised) {
+  if (supervised == 0) return json::Value();
+  return json::Value(static_cast<double>(covered) / static_cast<double>(supervised));
+}
+
 json::Object CoverageObject(std::int64_t covered, std::int64_t supervised) {
-  json::Object object{{"supervised_tokens", supervised}, {"covered_tokens", covered}};
-  object.emplace_back("coverage", supervised == 0
-                                      ? json::Value()
-                                      : json::Value(static_cast<double>(covered) / static_cast<double>(supervised)));
-  return object;
+  return {{"supervised_tokens", supervised}, {"covered_tokens", covered}, {"coverage", Share(covered, supervised)}};
 }
 
 std::int64_t Sum(std::span<const std::int64_t> counts) {
@@ -114,25 +115,49 @@ std::int64_t CoveredTokens(std::span<const std::int64_t> counts, const std::vect
   return covered;
 }
 
-json::Value CoverageCurve(const std::vector<std::int64_t>& frequencies, const std::vector<std::int32_t>& ranked,
-                          std::int64_t smallest, std::int64_t chosen) {
+/// The sizes that the curve shows: those that can be had, and the chosen one.
+std::vector<std::int64_t> CurveSizes(std::int64_t smallest, std::int64_t chosen, std::int64_t vocab_rows) {
   std::vector<std::int64_t> sizes(kCurveSizes.begin(), kCurveSizes.end());
-  const auto rows = static_cast<std::int64_t>(frequencies.size());
-  sizes.push_back(std::min(chosen, rows));
+  sizes.push_back(std::min(chosen, vocab_rows));
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::erase_if(sizes, [&](std::int64_t size) { return size < smallest || size > vocab_rows; });
+  return sizes;
+}
+
+/// How many of the counted tokens the first so many ranked ids cover, for each size; the sizes ascend.
+std::vector<std::int64_t> CoveredBySize(std::span<const std::int64_t> counts, const std::vector<std::int32_t>& ranked,
+                                        const std::vector<std::int64_t>& sizes) {
+  std::vector<std::int64_t> result;
+  std::int64_t covered = 0;
+  std::size_t next = 0;
+  for (const std::int64_t size : sizes) {
+    for (; next < static_cast<std::size_t>(size); ++next) covered += counts[static_cast<std::size_t>(ranked[next])];
+    result.push_back(covered);
+  }
+  return result;
+}
+
+/// What coverage each size would give, over all and in each source, in the order of `by_source`.
+json::Value CoverageCurve(const VocabCounter& counter, const std::vector<std::int64_t>& frequencies,
+                          const std::vector<std::int32_t>& ranked, const std::vector<std::int64_t>& sizes) {
+  std::vector<std::vector<std::int64_t>> covered_in_source;
+  for (std::int32_t column = 0; column < counter.columns(); ++column) {
+    covered_in_source.push_back(CoveredBySize(counter.Frequencies(column), ranked, sizes));
+  }
+  const std::vector<std::int64_t> covered = CoveredBySize(frequencies, ranked, sizes);
   const std::int64_t supervised = Sum(frequencies);
   json::Array curve;
-  std::int64_t covered = 0;
-  std::int64_t counted = 0;
-  for (const std::int64_t size : sizes) {
-    if (size < smallest || size > rows) continue;
-    for (; counted < size; ++counted) {
-      covered += frequencies[static_cast<std::size_t>(ranked[static_cast<std::size_t>(counted)])];
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    json::Array by_source;
+    for (std::int32_t column = 0; column < counter.columns(); ++column) {
+      by_source.push_back(
+          Share(covered_in_source[static_cast<std::size_t>(column)][i], Sum(counter.Frequencies(column))));
     }
-    curve.emplace_back(json::Object{{"size", size},
-                                    {"covered_tokens", covered},
-                                    {"coverage", static_cast<double>(covered) / static_cast<double>(supervised)}});
+    curve.emplace_back(json::Object{{"size", sizes[i]},
+                                    {"covered_tokens", covered[i]},
+                                    {"coverage", Share(covered[i], supervised)},
+                                    {"by_source", std::move(by_source)}});
   }
   return curve;
 }
@@ -277,7 +302,8 @@ Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapReques
                               {"left_out", IdList(LeftOut(forced.all, chosen))}}},
       {"all", CoverageObject(CoveredTokens(map.token_freq, has_place), supervised)},
       {"by_source", CoverageBySource(counter, request, has_place)},
-      {"curve", CoverageCurve(map.token_freq, ranked, forced_count, request.size)},
+      {"curve",
+       CoverageCurve(counter, map.token_freq, ranked, CurveSizes(forced_count, request.size, counter.vocab_rows()))},
   };
   if (!map.exists) return map;
   for (std::size_t i = 0; i < chosen.size(); ++i) {

@@ -80,8 +80,8 @@ struct VocabMap {
   json::Value report;                    ///< what report.json holds
 };
 
-/// [V] the t2d that belongs to a d2t, or why it is none (kCorrupt): every draft id must stand for a target id below V, in
-/// ascending order.
+/// [V] the t2d that belongs to a d2t, or why it is none (kCorrupt): every draft id must stand for a target id below V,
+/// in ascending order.
 Result<std::vector<std::uint8_t>> TargetsOf(std::span<const std::int64_t> d2t, std::int64_t vocab_rows);
 
 Result<VocabMap> BuildVocabMap(const VocabCounter& counter, const VocabMapRequest& request);

@@ -91,7 +91,8 @@ TEST(VocabMap, TheReportGivesCoverageBySourceAndOverAll) {
   EXPECT_THAT(report, HasSubstr(R"("all":{"supervised_tokens":6,"covered_tokens":4,"coverage":0.6666666666666666})"));
   EXPECT_THAT(report, HasSubstr(R"({"source":"a.jsonl","supervised_tokens":4,"covered_tokens":3,"coverage":0.75})"));
   EXPECT_THAT(report, HasSubstr(R"({"source":"c.jsonl","supervised_tokens":0,"covered_tokens":0,"coverage":null})"));
-  EXPECT_THAT(report, HasSubstr(R"("curve":[{"size":1,"covered_tokens":4,"coverage":0.6666666666666666}])"));
+  EXPECT_THAT(report, HasSubstr(R"("curve":[{"size":1,"covered_tokens":4,"coverage":0.6666666666666666,)"
+                                R"("by_source":[0.75,0.5,null]}])"));
   EXPECT_THAT(report, HasSubstr(R"("corpus_digest":"cafe")"));
 }
 

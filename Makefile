@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 
 MINUTES ?= 1
 
-.PHONY: all demo test test-all torture asan tsan tidy format bench dist ci
+.PHONY: all demo test test-all torture asan tsan fuzz tidy format bench dist ci
 
 all:
 	tools/setup.sh cpu
@@ -32,6 +32,10 @@ asan:
 tsan:
 	tools/setup.sh text
 	tools/run_tests.sh tsan -L '^fast$$'
+
+fuzz:
+	tools/setup.sh text
+	tools/fuzz.sh 600
 
 tidy:
 	tools/tidy.sh

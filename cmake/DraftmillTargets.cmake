@@ -103,6 +103,10 @@ function(draftmill_fuzzer name)
   add_executable(${name} ${ARG_SOURCES})
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  # Seeds of json_fuzz lie in fuzz_seeds/json.
+  string(REGEX REPLACE "_fuzz$" "" seeds "${name}")
+  set_property(GLOBAL APPEND_STRING PROPERTY DRAFTMILL_FUZZERS
+    "${name} $<TARGET_FILE:${name}> ${CMAKE_CURRENT_SOURCE_DIR}/fuzz_seeds/${seeds}\n")
   foreach(dependency IN LISTS ARG_DEPS)
     target_link_libraries(${name} PRIVATE draftmill_${dependency})
   endforeach()

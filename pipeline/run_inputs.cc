@@ -9,6 +9,8 @@
 #include "pipeline/stored_facts.h"
 #include "stages/extract/auto_sizes.h"
 #include "stages/ingest/byte_stream.h"
+#include "stages/ingest/row_batch.h"
+#include "stages/ingest/row_reader.h"
 #include "stages/stage_spec.h"
 #include "state/state_reader.h"
 
@@ -140,6 +142,34 @@ Status CheckForcedTokens(const RunInputs& inputs) {
   return OkStatus();
 }
 
+/// The form of a source's rows: the declared one, else what its first row tells; kAuto where that tells nothing.
+Result<RowForm> FormOfRows(const IngestOptions& ingest, const SourceFile& source, FileSystem& files) {
+  const RowForm declared = ingest.sources[source.spec].form;
+  if (declared != RowForm::kAuto) return declared;
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(files, source.path));
+  RowReader reader(std::move(stream), source.layout, ingest.max_row_bytes);
+  RawRow raw;
+  DRAFTMILL_ASSIGN_OR_RETURN(const bool found, reader.Next(raw));
+  if (!found) return RowForm::kAuto;
+  RowRefusal refusal;
+  const Result<json::Value> row = ParseRawRow(raw, ingest.max_row_bytes, refusal);
+  return row.ok() && row->is_object() ? RecognizedForm(*row) : RowForm::kAuto;
+}
+
+/// Conversations need a template: better to miss it here than after ingest.
+Status CheckChatTemplate(const RunInputs& inputs, FileSystem& files) {
+  if (inputs.tokenize->has_chat_template()) return OkStatus();
+  for (const SourceFile& source : inputs.source_files) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const RowForm form, FormOfRows(inputs.ingest, source, files));
+    if (form == RowForm::kAuto || form == RowForm::kPretokenized) continue;
+    return InvalidConfig("the model folder " + inputs.extract.model_folder +
+                         " has no chat template (chat_template.jinja, tokenizer_config.json or chat_template.json), "
+                         "and " +
+                         source.path + " has conversations. Nothing was started: name one with tokenize.template");
+  }
+  return OkStatus();
+}
+
 Status CheckModelFolder(FileSystem& files, const std::string& folder) {
   if (files.Stat(JoinPath(folder, "config.json")).status().code() != StatusCode::kNotFound) return OkStatus();
   const std::string missing = files.Exists(folder) ? "config.json in " : "folder ";
@@ -189,6 +219,7 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
                                                                     {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
   DRAFTMILL_RETURN_IF_ERROR(CheckForcedTokens(inputs));
   DRAFTMILL_RETURN_IF_ERROR(FindSources(config, files, known, inputs));
+  if (inputs.missing_sources.empty()) DRAFTMILL_RETURN_IF_ERROR(CheckChatTemplate(inputs, files));
   return inputs;
 }
 

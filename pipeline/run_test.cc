@@ -223,6 +223,18 @@ TEST_F(RunTest, RefusesABadModelBeforeAnythingIsStarted) {
   EXPECT_FALSE(fs::exists(work()));
 }
 
+TEST_F(RunTest, AModelWithoutATemplateIsFoundBeforeAnythingIsStarted) {
+  Write(fs::path(model_.folder()) / "tokenizer_config.json", json::Write(json::Object{{"eos_token", "<|im_end|>"}}));
+  const RunReport report = Run();
+  EXPECT_EQ(report.exit_status, 2);
+  EXPECT_NE(report.summary.find("has no chat template"), std::string::npos) << report.summary;
+  EXPECT_NE(report.summary.find("rows.jsonl"), std::string::npos) << report.summary;
+  EXPECT_FALSE(fs::exists(work()));
+  // Rows that come with their own ids need none.
+  Write(folder_ / "rows.jsonl", "{\"input_ids\": [5, 6, 7], \"loss_mask\": [0, 1, 1]}\n");
+  EXPECT_EQ(Run().exit_status, 0);
+}
+
 TEST_F(RunTest, PlanSaysWhatWouldRun) {
   const Result<Config> config = LoadConfig(RealFileSystem(), (folder_ / "pipeline.yaml").string(), {});
   ASSERT_TRUE(config.ok());

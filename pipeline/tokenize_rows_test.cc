@@ -116,7 +116,7 @@ TEST_F(TokenizeRowsTest, PrintsRowsAndRefusalsInTheirOrder) {
   EXPECT_EQ(lines_[0],
             R"({"row":0,"line":1,"byte_offset":0,"variant":0,"turn":-1,"text":"hé<e>","input_ids":[104,195,169,257],)"
             R"("loss_mask":[0,0,0,0],"offsets":[[0,1],[1,2],[2,3],[3,6]]})");
-  EXPECT_THAT(lines_[1], HasSubstr(R"({"row":1,"line":3,"byte_offset":25,"reason":"broken_json","error":")"));
+  EXPECT_THAT(lines_[1], HasSubstr(R"({"row":1,"line":3,"byte_offset":24,"reason":"broken_json","error":")"));
   EXPECT_THAT(lines_[2], HasSubstr(R"("text":"<s>user\nq<e><s>assistant\nok<e>")"));
   EXPECT_THAT(lines_[2], HasSubstr(R"("loss_mask":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,1])"));
   EXPECT_THAT(lines_[3],
@@ -142,7 +142,7 @@ TEST_F(TokenizeRowsTest, WithoutATemplateOnlyTextsPass) {
   const auto counts = Run(*stage, "rows.jsonl",
                           R"({"text": "a"})"
                           "\n"
-                          R"({"messages": [{"role": "user", "content": "q"}]})");
+                          R"({"messages": [{"role": "assistant", "content": "q"}]})");
   EXPECT_EQ(counts.status().code(), StatusCode::kInvalidConfig);
   EXPECT_EQ(lines_.size(), 1U);
 }

@@ -57,6 +57,13 @@ class RowReading {
       DRAFTMILL_RETURN_IF_ERROR(CheckTools(*tools, form == RowForm::kShareGpt, refusal_));
       if (!tools->as_array().empty()) conversation.emplace_back("tools", std::move(*tools));
     }
+    json::Value* documents = row_.Find("documents");
+    if (documents != nullptr && !documents->is_null()) {
+      if (!documents->is_array()) {
+        return refusal_.Refuse("wrong_type", "documents must be a list, not " + std::string(documents->KindName()));
+      }
+      if (!documents->as_array().empty()) conversation.emplace_back("documents", std::move(*documents));
+    }
     return json::Value(std::move(conversation));
   }
 

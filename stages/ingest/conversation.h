@@ -5,8 +5,8 @@
 //   Result<json::Value> conversation = CanonicalConversation(std::move(row), RowForm::kAuto, /*normalize=*/true,
 //   &refusal);
 //
-// Canonical is {"messages": [{"role", "content", ...}], "tools": [...]}: each message keeps its own keys in their
-// order; `tools` stands only where the row has some. A pre-tokenized row is {"input_ids", "loss_mask", "text"}. Other
+// Canonical is {"messages": [{"role", "content", ...}], "tools": [...], "documents": [...]}: each message keeps its own
+// keys in their order; `tools` and `documents` stand only where the row has some. A pre-tokenized row is {"input_ids", "loss_mask", "text"}. Other
 // keys of a row (ids, scores, sources) are left out, so they do not tell duplicates apart.
 //
 // Pure functions, safe from any thread. A refusal is kInvalidInput with one of the fixed words of

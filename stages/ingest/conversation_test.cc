@@ -112,6 +112,7 @@ TEST(ConversationTest, RefusesByFixedWords) {
            {R"({"messages":[{"role":"assistant","content":"x","loss_weight":"1"}]})", "wrong_type"},
            {R"({"messages":[{"role":"assistant","content":"x"}],"tools":{}})", "wrong_type"},
            {R"({"messages":[{"role":"assistant","content":"x"}],"tools":"none"})", "wrong_type"},
+           {R"({"messages":[{"role":"assistant","content":"x"}],"documents":"d"})", "wrong_type"},
            {R"({"conversations":[{"from":"visitor7","value":"x"}]})", "unknown_role"},
            {R"({"conversations":[{"from":"gpt"}]})", "wrong_type"},
            {R"({"conversations":[{"value":"x"}]})", "wrong_type"},
@@ -141,6 +142,13 @@ TEST(ConversationTest, KeepsTheMessagesOwnKeysInOrder) {
       R"([{"name":"n","role":"user","content":"x","extra":null},{"role":"tool","tool_call_id":"t","content":"r"},)"
       R"({"role":"assistant","thinking":"t","content":"y","tool_calls":null}])";
   EXPECT_EQ(Messages(row), "{\"messages\":" + std::string(row) + "}");
+}
+
+TEST(ConversationTest, KeepsDocuments) {
+  const std::string messages = R"({"messages":[{"role":"assistant","content":"x"}])";
+  EXPECT_EQ(Canonical(messages + R"(,"documents":[{"text":"d"}]})"), messages + R"(,"documents":[{"text":"d"}]})");
+  EXPECT_EQ(Canonical(messages + R"(,"documents":[]})"), messages + "}");
+  EXPECT_EQ(Canonical(messages + R"(,"documents":null})"), messages + "}");
 }
 
 TEST(ConversationTest, NormalizesOnlyWhereAsked) {

@@ -79,7 +79,7 @@ std::vector<ParameterSpec> Parameters() {
 StageSpec MakeSpec() {
   StageSpec spec;
   spec.name = "ingest";
-  spec.version = 1;
+  spec.version = 2;
   spec.doc =
       "Reads the sources, brings every row into one canonical form of conversation, drops exact duplicates, shuffles, "
       "and cuts the result into chunks. Rows that cannot be read go to quarantine with file, line and byte offset.";

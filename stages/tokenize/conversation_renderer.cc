@@ -80,14 +80,21 @@ ReasoningRange FindReasoning(std::string_view content) {
 
 Result<std::unique_ptr<const ConversationRenderer>> ConversationRenderer::Create(
     std::unique_ptr<const jinja::ChatTemplate> chat_template, Options options) {
-  for (const json::Member& variable : options.variables) {
-    for (const std::string_view taken : {"messages", "tools", "documents", "add_generation_prompt"}) {
-      if (variable.first == taken) {
-        return InvalidConfig("the template variable '" + variable.first + "' comes from the row and cannot be set");
-      }
-    }
-  }
   std::unique_ptr<ConversationRenderer> renderer(new ConversationRenderer());
+  for (const auto& [name, value] : options.variables) {
+    if (name == "messages")
+      return InvalidConfig("the template variable 'messages' comes from the row and cannot be set");
+    const bool is_list = name == "tools" || name == "documents";
+    if (is_list && !value.is_array() && !value.is_null()) {
+      return InvalidConfig("the template variable '" + name + "' must be a list, not " + std::string(value.KindName()));
+    }
+    if (name != "add_generation_prompt") continue;
+    if (!value.is_bool()) {
+      return InvalidConfig("the template variable '" + name + "' must be true or false, not " +
+                           std::string(value.KindName()));
+    }
+    renderer->ends_with_prompt_ = value.as_bool();
+  }
   renderer->template_ = std::move(chat_template);
   renderer->options_ = std::move(options);
   return std::unique_ptr<const ConversationRenderer>(std::move(renderer));
@@ -103,6 +110,16 @@ void ConversationRenderer::SetVariable(std::string_view name, const Value& value
   const auto& ids = template_->parsed().name_ids;
   const auto id = ids.find(std::string(name));
   if (id != ids.end()) scratch.variables_[id->second] = value;
+}
+
+const json::Value* ConversationRenderer::OfRowOrConfigured(const json::Value& conversation,
+                                                           std::string_view name) const {
+  const json::Value* value = conversation.Find(name);
+  if (value != nullptr && !value->is_null()) return value;
+  for (const json::Member& variable : options_.variables) {
+    if (variable.first == name && !variable.second.is_null()) return &variable.second;
+  }
+  return nullptr;
 }
 
 Status ConversationRenderer::Load(const json::Value& conversation, Scratch& scratch) const {
@@ -121,7 +138,7 @@ Status ConversationRenderer::Load(const json::Value& conversation, Scratch& scra
     SetVariable(variable.first, jinja::FromJson(arena, variable.second, Provenance()), scratch);
   }
   for (const std::string_view name : {"tools", "documents"}) {
-    const json::Value* value = conversation.Find(name);
+    const json::Value* value = OfRowOrConfigured(conversation, name);
     Value loaded = Value::None();
     if (value != nullptr) {
       loaded = jinja::FromJson(arena, *value,
@@ -209,7 +226,8 @@ Status ConversationRenderer::Render(Scratch& scratch, const RenderRequest& reque
   return OkStatus();
 }
 
-Result<GenerationPrompt> ConversationRenderer::PromptAfter(Scratch& scratch, std::size_t messages) const {
+Result<GenerationPrompt> ConversationRenderer::PromptAfter(Scratch& scratch, std::size_t messages,
+                                                           const RenderedText& sample) const {
   if (scratch.has_constant_prompt_) return GenerationPrompt{scratch.constant_prompt_};
   RenderedText& with = scratch.with_prompt_;
   RenderedText& without = scratch.without_prompt_;
@@ -229,8 +247,7 @@ Result<GenerationPrompt> ConversationRenderer::PromptAfter(Scratch& scratch, std
     return GenerationPrompt{with.text.substr(end < with.text.size() ? end : CommonPrefix(with.text, without.text))};
   }
   std::string tail = with.text.substr(end);
-  DRAFTMILL_RETURN_IF_ERROR(Render(scratch, {scratch.messages_.size(), false}, without));
-  const bool is_always_there = without.text.substr(EndOfMessages(without, scratch.slots_)) == tail;
+  const bool is_always_there = sample.text.substr(EndOfMessages(sample, scratch.slots_)) == tail;
   return GenerationPrompt{std::move(tail), !is_always_there};
 }
 

@@ -49,8 +49,10 @@ enum class MessageRole : std::uint8_t { kAssistant, kOther };
 class ConversationRenderer {
  public:
   struct Options {
-    json::Object variables;  ///< of the template: bos_token, enable_thinking, ...; not those of the row
-    jinja::DateTime now;     ///< what strftime_now shows
+    /// Of the template: bos_token, enable_thinking, ... `tools` and `documents` stand for rows that have none;
+    /// `add_generation_prompt` says how samples end.
+    json::Object variables;
+    jinja::DateTime now;  ///< what strftime_now shows
     jinja::Limits limits;
   };
 
@@ -83,6 +85,10 @@ class ConversationRenderer {
 
   const jinja::ChatTemplate& chat_template() const { return *template_; }
   std::unique_ptr<Scratch> MakeScratch() const;
+  /// Whether a sample ends with a generation prompt; false unless the variables say so.
+  bool ends_with_prompt() const { return ends_with_prompt_; }
+  /// What the template sees as `tools` or `documents`; null where neither row nor variables have them.
+  const json::Value* OfRowOrConfigured(const json::Value& conversation, std::string_view name) const;
 
   /// Takes the conversation in. Fails where it is no object with a list of objects as messages.
   Status Load(const json::Value& conversation, Scratch& scratch) const;
@@ -90,8 +96,8 @@ class ConversationRenderer {
   /// Renders the loaded conversation into `out`, which is overwritten.
   Status Render(Scratch& scratch, const RenderRequest& request, RenderedText& out) const;
 
-  /// What add_generation_prompt appends after the first `messages` messages.
-  Result<GenerationPrompt> PromptAfter(Scratch& scratch, std::size_t messages) const;
+  /// What add_generation_prompt appends after the first `messages` messages of a sample that was rendered as `sample`.
+  Result<GenerationPrompt> PromptAfter(Scratch& scratch, std::size_t messages, const RenderedText& sample) const;
 
  private:
   ConversationRenderer() = default;
@@ -102,6 +108,7 @@ class ConversationRenderer {
 
   std::unique_ptr<const jinja::ChatTemplate> template_;
   Options options_;
+  bool ends_with_prompt_ = false;
 };
 
 /// The message that a run belongs to: the owner of literal text, the message of field text; -1 for neither.

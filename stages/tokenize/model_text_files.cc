@@ -58,14 +58,44 @@ const std::string* TokenText(const json::Value* token) {
   return token != nullptr && token->is_string() ? &token->as_string() : nullptr;
 }
 
-void TakeSpecialTokens(const json::Value& tokenizer_config, const Tokenizer& tokenizer, ModelTextFiles& files) {
-  for (const std::string_view name : kSpecialTokens) {
-    if (const std::string* text = TokenText(tokenizer_config.Find(name)))
-      files.special_tokens.emplace_back(name, *text);
+void SetToken(std::string_view name, const std::string& text, json::Object& tokens) {
+  const auto known =
+      std::find_if(tokens.begin(), tokens.end(), [name](const json::Member& token) { return token.first == name; });
+  if (known != tokens.end())
+    known->second = text;
+  else
+    tokens.emplace_back(name, text);
+}
+
+/// The tokens that a template sees by name: the usual ones, a model's own (`image_token`), and those that
+/// `extra_special_tokens` names. A later file goes before an earlier one.
+void TakeNamedTokens(const json::Value& file, json::Object& tokens) {
+  if (!file.is_object()) return;
+  for (const auto& [name, value] : file.as_object()) {
+    const bool is_usual = std::find(kSpecialTokens.begin(), kSpecialTokens.end(), name) != kSpecialTokens.end();
+    const std::string* text = is_usual || value.is_string() ? TokenText(&value) : nullptr;
+    if (text != nullptr && name.ends_with("_token")) SetToken(name, *text, tokens);
   }
-  const std::string* eos = TokenText(tokenizer_config.Find("eos_token"));
-  if (eos == nullptr) return;
+  const json::Value* extra = file.Find("extra_special_tokens");
+  if (extra == nullptr || !extra->is_object()) return;
+  for (const auto& [name, value] : extra->as_object()) {
+    if (const std::string* text = TokenText(&value)) SetToken(name, *text, tokens);
+  }
+}
+
+/// Older folders, whose tokenizer_config.json does not list the added tokens, have a file for the named ones.
+Status TakeSpecialTokens(const std::string& folder, const json::Value& tokenizer_config, const Tokenizer& tokenizer,
+                         ModelTextFiles& files) {
+  TakeNamedTokens(tokenizer_config, files.special_tokens);
+  if (tokenizer_config.Find("added_tokens_decoder") == nullptr) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const json::Value map, ReadJson(JoinPath(folder, "special_tokens_map.json")));
+    TakeNamedTokens(map, files.special_tokens);
+  }
+  const json::Value tokens(files.special_tokens);
+  const std::string* eos = TokenText(tokens.Find("eos_token"));
+  if (eos == nullptr) return OkStatus();
   if (const auto id = tokenizer.TokenToId(*eos)) files.stop_tokens.push_back(*id);
+  return OkStatus();
 }
 
 /// `chat_template` of a JSON file: one text, or a list of {"name", "template"}.
@@ -106,7 +136,13 @@ Status ReadTemplateFile(const std::string& path, ModelTextFiles& files) {
 /// The template that the model's own code would take.
 Status FindTemplate(const std::string& folder, const json::Value& tokenizer_config, ModelTextFiles& files) {
   const std::string jinja_file = JoinPath(folder, "chat_template.jinja");
-  if (RealFileSystem().Exists(jinja_file)) return ReadTemplateFile(jinja_file, files);
+  if (RealFileSystem().Exists(jinja_file)) {
+    DRAFTMILL_RETURN_IF_ERROR(ReadTemplateFile(jinja_file, files));
+    const std::string tool_file = JoinPath(folder, "additional_chat_templates/tool_use.jinja");
+    if (!RealFileSystem().Exists(tool_file)) return OkStatus();
+    DRAFTMILL_ASSIGN_OR_RETURN(files.tool_template, RealFileSystem().ReadAll(tool_file, kMaximumFileBytes));
+    return OkStatus();
+  }
   DRAFTMILL_RETURN_IF_ERROR(TakeTemplate(tokenizer_config, JoinPath(folder, "tokenizer_config.json"), files));
   if (!files.chat_template.empty()) return OkStatus();
   const std::string json_file = JoinPath(folder, "chat_template.json");
@@ -147,7 +183,7 @@ Result<ModelTextFiles> ReadModelTextFiles(const std::string& model_folder, const
                                ReadJson(JoinPath(model_folder, "tokenizer_config.json")));
     DRAFTMILL_RETURN_IF_ERROR(AddStopIds(config, config_path, files.stop_tokens));
     DRAFTMILL_RETURN_IF_ERROR(AddStopIds(generation, generation_path, files.stop_tokens));
-    TakeSpecialTokens(tokenizer_config, tokenizer, files);
+    DRAFTMILL_RETURN_IF_ERROR(TakeSpecialTokens(model_folder, tokenizer_config, tokenizer, files));
     for (const std::string_view name : kLengthFields) {
       if (!files.max_length) files.max_length = PositiveField(config, name);
     }

@@ -56,17 +56,20 @@ Status TokenizeStage::ProcessPretokenized(const json::Value& row, LocalState& lo
                         std::to_string(options_.min_supervised_tokens) + " must be");
   }
   const json::Value* text = row.Find("text");
-  const bool has_text = text != nullptr && text->is_string();
-  if (has_text) {
+  SampleView view;
+  if (text != nullptr && text->is_string()) {
     local.reason_ = "tokenizer";
     DRAFTMILL_RETURN_IF_ERROR(tokenizer_->Encode(text->as_string(), {}, *local.tokenizer_scratch_, local.encoding_));
-    if (local.encoding_.ids != ids) ++local.report_.pretokenized_text_differs;
+    view.text = text->as_string();
+    view.text_differs = local.encoding_.ids != ids;
+    if (view.text_differs)
+      ++local.report_.pretokenized_text_differs;
+    else
+      view.encoding = &local.encoding_;
   }
   ++local.report_.samples;
   local.report_.tokens += static_cast<std::int64_t>(ids.size());
   local.report_.supervised_tokens += supervised;
-  SampleView view;
-  if (has_text) view.text = text->as_string();
   view.ids = ids;
   view.mask = mask;
   sink(view);

@@ -26,6 +26,7 @@ json::Object SampleAsJson(const TokenizedSample& sample) {
   line.emplace_back("input_ids", std::move(ids));
   line.emplace_back("loss_mask", std::move(mask));
   line.emplace_back("offsets", std::move(offsets));
+  if (sample.text_differs) line.emplace_back("text_differs", true);
   return line;
 }
 

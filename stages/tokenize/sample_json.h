@@ -1,7 +1,9 @@
 // A tokenized sample as JSON: a line of `draftmill tokenize`, and what the oracle tests compare.
 //
-//   {"variant", "turn", "text", "input_ids", "loss_mask", "offsets": [[begin, end], ...]}     a sample
-//   {"variant", "turn", "reason", "error"}                                                    why there is none
+//   a sample:           {"variant", "turn", "text", "input_ids", "loss_mask", "offsets": [[begin, end], ...]}
+//   why there is none:  {"variant", "turn", "reason", "error"}
+//
+// "text_differs": true joins a pre-tokenized row whose ids are not those of its text.
 // Pure function, safe from any thread.
 #pragma once
 

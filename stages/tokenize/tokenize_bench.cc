@@ -47,12 +47,12 @@ void RenderAndMask(benchmark::State& state, std::string_view source) {
   Encoding kept;
   for (auto _ : state) {
     if (!(*renderer)->Load(row, *scratch).ok()) state.SkipWithError("load");
-    std::vector<SupervisedTurn> turns;
-    for (std::int32_t i = 1; i < state.range(0); i += 2) {
-      turns.push_back({i, (*renderer)->PromptAfter(*scratch, static_cast<std::size_t>(i)).value()});
-    }
     if (!(*renderer)->Render(*scratch, {static_cast<std::size_t>(state.range(0)), false}, rendered).ok())
       state.SkipWithError("render");
+    std::vector<SupervisedTurn> turns;
+    for (std::int32_t i = 1; i < state.range(0); i += 2) {
+      turns.push_back({i, (*renderer)->PromptAfter(*scratch, static_cast<std::size_t>(i), rendered).value()});
+    }
     if (kept.ids.empty() && !tokenizer.Encode(rendered.text, {}, *tokenizer_scratch, kept).ok())
       state.SkipWithError("encode");
     ComputeLossMask(rendered, scratch->slots(), scratch->roles(), kept, turns, {.stop_tokens = stops}, mask);

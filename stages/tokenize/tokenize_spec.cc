@@ -61,8 +61,8 @@ std::vector<ParameterSpec> Parameters() {
       Template(),
       Plain("variables", ParameterType::kMapping,
             "Variables of the chat template, e.g. {enable_thinking: false}. bos_token, eos_token and the other special "
-            "tokens "
-            "come from tokenizer_config.json unless they are set here.",
+            "tokens come from tokenizer_config.json unless they are set here; `tools` and `documents` stand for rows "
+            "that have none; `add_generation_prompt: true` ends every sample with an unsupervised prompt.",
             "{}"),
       Plain("template_now", ParameterType::kText,
             "The moment that strftime_now shows, as 2025-03-09 or 2025-03-09T07:05:03. It is fixed, so that the same "

@@ -188,6 +188,7 @@ Result<std::vector<TokenizedSample>> TokenizeStage::TokenizeRow(const json::Valu
     for (std::size_t i = 0; view.encoding != nullptr && i < view.ids.size(); ++i) {
       sample.offsets.push_back({view.encoding->begin[i], view.encoding->end[i]});
     }
+    sample.text_differs = view.text_differs;
     sample.error_reason = view.reason;
     sample.error_message = view.message;
   };
@@ -225,7 +226,12 @@ Status TokenizeStage::ProcessText(const json::Value& row, LocalState& local, con
   DRAFTMILL_RETURN_IF_ERROR(tokenizer_->Encode(text.as_string(), {}, *local.tokenizer_scratch_, local.encoding_));
   local.mask_ = {};
   local.mask_.mask.assign(local.encoding_.ids.size(), 0);
-  sink({0, -1, text.as_string(), local.encoding_.ids, local.mask_.mask, &local.encoding_, {}, {}});
+  SampleView view;
+  view.text = text.as_string();
+  view.ids = local.encoding_.ids;
+  view.mask = local.mask_.mask;
+  view.encoding = &local.encoding_;
+  sink(view);
   return OkStatus();
 }
 
@@ -233,8 +239,7 @@ Status TokenizeStage::ProcessConversation(const json::Value& row, LocalState& lo
   if (renderer_ == nullptr) {
     return InvalidConfig("the model has no chat template; name one with tokenize.template");
   }
-  const json::Value* tools = row.Find("tools");
-  const bool with_tools = tool_renderer_ != nullptr && tools != nullptr && !tools->is_null();
+  const bool with_tools = tool_renderer_ != nullptr && renderer_->OfRowOrConfigured(row, "tools") != nullptr;
   const ConversationRenderer& renderer = with_tools ? *tool_renderer_ : *renderer_;
   local.current_ = with_tools ? local.tool_scratch_.get() : local.scratch_.get();
   local.reason_ = "template";
@@ -314,7 +319,7 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
   const std::vector<FieldSlot>& slots = scratch.slots();
   const bool by_blocks = renderer.chat_template().has_generation_blocks();
   local.reason_ = "template";
-  DRAFTMILL_RETURN_IF_ERROR(renderer.Render(scratch, {messages, false}, local.rendered_));
+  DRAFTMILL_RETURN_IF_ERROR(renderer.Render(scratch, {messages, renderer.ends_with_prompt()}, local.rendered_));
   std::vector<SupervisedTurn> supervised;
   for (const std::int32_t turn : turns) {
     supervised.push_back({turn, {}});
@@ -322,7 +327,7 @@ Status TokenizeStage::MakeSample(std::size_t messages, std::size_t first_counted
     local.reason_ = "generation_prompt";
     DRAFTMILL_ASSIGN_OR_RETURN(
         supervised.back().prompt,
-        renderer.PromptAfter(scratch, static_cast<std::size_t>(turn))
+        renderer.PromptAfter(scratch, static_cast<std::size_t>(turn), local.rendered_)
             .WithContext("the messages before message " + std::to_string(turn) + " with add_generation_prompt"));
   }
   CountRendering(first_counted, local, slots);

@@ -39,7 +39,8 @@ struct TokenizedSample {
   std::string text;        ///< empty for a pre-tokenized row without text
   std::vector<std::int32_t> input_ids;
   std::vector<std::uint8_t> loss_mask;
-  std::vector<ByteRange> offsets;  ///< of the tokens in `text`; empty for a pre-tokenized row
+  std::vector<ByteRange> offsets;  ///< of the tokens in `text`; empty where that is not known
+  bool text_differs = false;       ///< a pre-tokenized row whose text has other ids by our tokenizer
   std::string error_reason;        ///< not empty: no sample; the fixed word
   std::string error_message;
 };
@@ -69,6 +70,8 @@ class TokenizeStage {
   Result<std::vector<TokenizedSample>> TokenizeRow(const json::Value& row, LocalState& local) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Without one only pre-tokenized rows and plain texts can be worked on.
+  bool has_chat_template() const { return renderer_ != nullptr; }
   /// Ids that end a turn, ascending: what the vocabulary map forces in.
   const std::vector<std::int32_t>& stop_tokens() const { return files_.stop_tokens; }
   const std::string& tokenizer_fingerprint() const { return tokenizer_->fingerprint(); }
@@ -86,6 +89,7 @@ class TokenizeStage {
     const Encoding* encoding = nullptr;  ///< null where there are no byte ranges
     std::string_view reason;             ///< not empty: a failure
     std::string_view message;
+    bool text_differs = false;
   };
   using Sink = std::function<void(const SampleView&)>;
 

@@ -202,7 +202,12 @@ TEST(TokenizeStageTest, PretokenizedRowsPassUnchanged) {
   ASSERT_EQ(samples.size(), 1U);
   EXPECT_EQ(samples[0].input_ids, (std::vector<std::int32_t>{97, 98, 99}));
   EXPECT_EQ(samples[0].loss_mask, (std::vector<std::uint8_t>{0, 1, 1}));
+  EXPECT_TRUE(samples[0].text_differs);
+  EXPECT_TRUE(samples[0].offsets.empty());
   EXPECT_EQ(stage.Report().pretokenized_text_differs, 1);
+  const TokenizedSample same = stage.Run(R"({"input_ids": [97, 98], "loss_mask": [1, 1], "text": "ab"})")[0];
+  EXPECT_FALSE(same.text_differs);
+  EXPECT_EQ(same.offsets.size(), 2U);
   EXPECT_EQ(stage.Supervised(R"({"input_ids": [97, 9999], "loss_mask": [1, 1]})"), "! bad_pretokenized_row");
   EXPECT_EQ(stage.Supervised(R"({"input_ids": [97, 98], "loss_mask": [1]})"), "! bad_pretokenized_row");
   EXPECT_EQ(stage.Supervised(R"({"input_ids": [97, 98], "loss_mask": [1, 0.5]})"), "! bad_pretokenized_row");
@@ -234,6 +239,52 @@ TEST(TokenizeStageTest, AChunkKeepsOrderIdentityAndFailures) {
   ASSERT_EQ(tokenized->failures.size(), 1U);
   EXPECT_EQ(tokenized->failures[0].reason, "template");
   EXPECT_EQ(tokenized->failures[0].key.sample_id, 11);
+}
+
+/// Shows every variable that a template gets beside the messages.
+constexpr std::string_view kShowsVariables =
+    "{{ tools | tojson }}{{ documents | tojson }}{% for m in messages %}{{ '<|im_start|>' + m.role + m.content + "
+    "'<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant' }}{% endif %}";
+
+TEST(TokenizeStageTest, ToolsAndDocumentsComeFromTheRowElseFromTheVariables) {
+  TokenizeOptions options;
+  options.variables = Row(R"({"tools": [1], "documents": [2], "add_generation_prompt": true})").as_object();
+  Stage stage(kShowsVariables, options);
+  const std::string_view messages =
+      R"("messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "ab"}]})";
+  const std::string turns = "<|im_start|>userq<|im_end|><|im_start|>assistantab<|im_end|><|im_start|>assistant";
+  EXPECT_EQ(stage.Run("{" + std::string(messages))[0].text, "[1][2]" + turns);
+  EXPECT_EQ(stage.Run(R"({"tools": [3], "documents": [4], )" + std::string(messages))[0].text, "[3][4]" + turns);
+  EXPECT_EQ(stage.Supervised("{" + std::string(messages)), "ab<|im_end|>");
+}
+
+TEST(TokenizeStageTest, AMessageThatTheTemplateRefusesCostsNoEarlierTurn) {
+  // Has no generation prompt, and wants the roles to take turns.
+  const std::string_view source =
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% "
+      "endif "
+      "%}{{ '<|im_start|>' + m.content }}{% if m.role == 'assistant' %}{{ '<|im_end|>' }}{% endif %}{% endfor %}";
+  TokenizeOptions per_turn;
+  per_turn.expand = Expand::kPerTurn;
+  Stage stage(source, per_turn);
+  const std::string_view row =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bc"},
+          {"role": "assistant", "content": "de"}]})";
+  EXPECT_EQ(stage.Supervised(row, 0), "<|im_start|>bc<|im_end|>");
+  EXPECT_EQ(stage.Supervised(row, 1), "! template");
+}
+
+TEST(TokenizeStageTest, VariablesOfAnotherKindAreRefused) {
+  for (const char* variables :
+       {R"({"messages": []})", R"({"tools": {}})", R"({"documents": "x"})", R"({"add_generation_prompt": 1})"}) {
+    TokenizeOptions options;
+    options.variables = Row(variables).as_object();
+    ModelTextFiles files;
+    files.chat_template = kChatMl;
+    const auto stage =
+        TokenizeStage::Create(options, std::make_unique<ByteTokenizer>(std::vector<std::string>{}), files);
+    EXPECT_EQ(stage.status().code(), StatusCode::kInvalidConfig) << variables;
+  }
 }
 
 TEST(TokenizeStageTest, UnknownStopTokensAreRefused) {

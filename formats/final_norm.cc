@@ -11,7 +11,6 @@ namespace draftmill {
 namespace {
 
 constexpr FileFormat kFinalNormFormat{.name = "draftmill.final_norm", .version = 1};
-constexpr std::string_view kName = "final_norm.safetensors";
 
 std::string WeightDigest(const FinalNorm& norm) { return ToHex(HashBytes128(BytesOf(norm.weight))); }
 
@@ -36,14 +35,14 @@ Result<double> NumberOf(const std::string& text, const std::string& path) {
 
 }  // namespace
 
-std::string FinalNormPath(const std::string& work_folder) { return JoinPath(work_folder, kName); }
+std::string FinalNormPath(const std::string& work_folder) { return JoinPath(work_folder, kFinalNormName); }
 
 Status WriteFinalNorm(FileSystem& file_system, const std::string& work_folder, const FinalNorm& norm) {
   const Result<FinalNorm> present = ReadFinalNorm(file_system, work_folder);
   if (present.ok() && *present == norm) return OkStatus();
   const TensorData weight{.spec = {"weight", safetensors::Dtype::kF32, {static_cast<std::int64_t>(norm.weight.size())}},
                           .bytes = BytesOf(norm.weight)};
-  return PublishTensorFile(file_system, work_folder, std::string(kName), {weight}, MetadataOf(norm)).status();
+  return PublishTensorFile(file_system, work_folder, std::string(kFinalNormName), {weight}, MetadataOf(norm)).status();
 }
 
 Result<FinalNorm> ReadFinalNorm(FileSystem& file_system, const std::string& work_folder) {

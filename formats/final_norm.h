@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -28,7 +29,8 @@ struct FinalNorm {
   friend bool operator==(const FinalNorm&, const FinalNorm&) = default;
 };
 
-/// "final_norm.safetensors"
+/// In the work folder.
+inline constexpr std::string_view kFinalNormName = "final_norm.safetensors";
 std::string FinalNormPath(const std::string& work_folder);
 
 /// Publishes the file atomically, unless it is there with the same content.

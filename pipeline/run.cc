@@ -313,7 +313,8 @@ Status PipelineRun::Work() {
 /// Post-norm states can be derived from the shards for as long as the norm is known, also when the model is gone.
 Status PipelineRun::KeepFinalNorm() {
   DRAFTMILL_ASSIGN_OR_RETURN(const FinalNorm norm, ReadFinalNormOfModel(inputs_.extract, inputs_.model));
-  return WriteFinalNorm(files_, work_, norm);
+  DRAFTMILL_RETURN_IF_ERROR(WriteFinalNorm(files_, work_, norm));
+  return RecordFile(files_, work_, std::string(kFinalNormName), *state_);
 }
 
 Status PipelineRun::IngestWhereNeeded() {

@@ -224,7 +224,7 @@ TEST_F(RunTest, RefusesABadModelBeforeAnythingIsStarted) {
 }
 
 TEST_F(RunTest, AModelWithoutATemplateIsFoundBeforeAnythingIsStarted) {
-  Write(fs::path(model_.folder()) / "tokenizer_config.json", json::Write(json::Object{{"eos_token", "<|im_end|>"}}));
+  Write(example_.model() / "tokenizer_config.json", json::Write(json::Object{{"eos_token", "<|im_end|>"}}));
   const RunReport report = Run();
   EXPECT_EQ(report.exit_status, 2);
   EXPECT_NE(report.summary.find("has no chat template"), std::string::npos) << report.summary;

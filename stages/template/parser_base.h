@@ -22,7 +22,7 @@ namespace draftmill::jinja {
 class ParserBase {
  protected:
   explicit ParserBase(std::vector<Token> tokens)
-      : tokens_(std::move(tokens)), out_(std::make_unique<ParsedTemplate>()) {}
+      : out_(std::make_unique<ParsedTemplate>()), tokens_(std::move(tokens)) {}
 
   // ---- tokens -----------------------------------------------------------------------------------------------------
 

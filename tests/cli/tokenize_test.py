@@ -8,7 +8,9 @@ from pathlib import Path
 from draftmill_command import ROOT, draftmill
 
 TOKENIZER = {
-    "added_tokens": [{"id": 5, "content": "<end>", "special": True}],
+    "added_tokens": [
+        {"id": 5, "content": "<end>", "special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    ],
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, ":": 4}, "merges": ["a b"]},
 }
 TEMPLATE = "{% for m in messages %}{{ m.role[0] | replace('u', 'b') }}:{{ m.content }}{{ end }}{% endfor %}"

@@ -139,8 +139,9 @@ Result<json::Value> CheckPublishedStates(FileSystem& files, const std::string& w
     const std::string path = JoinPath(work_folder, shards[static_cast<std::size_t>(shard)]);
     DRAFTMILL_RETURN_IF_ERROR(ReadShard(files, path, reading));
   }
+  // A build without the engine, which may make a vocabulary map anew, has no head to read: null says so.
   json::Value agreement;
-  if (!reading.positions.empty()) {
+  if (!reading.positions.empty() && ExtractorIsBuilt()) {
     DRAFTMILL_ASSIGN_OR_RETURN(const HeadAgreement read,
                                ReadHeadOfFolder(model_folder, reading.states, reading.positions));
     agreement = AgreementFacts(read);

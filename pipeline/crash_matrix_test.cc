@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_clock.h"
+
 namespace draftmill {
 namespace {
 
@@ -37,12 +39,15 @@ class CrashMatrixTest : public testing::Test {
   const ExampleRun example_{Place()};
 };
 
+/// The fast suite tries one point of so many: each is a run that ends and one that continues.
+constexpr int kStride = kSanitizerSlowdown > 1 ? 240 : 60;
+
 constexpr Ending kEndings[] = {Ending::kKill, Ending::kPowerCut, Ending::kPowerCutNamesSurvive};
 
 TEST_F(CrashMatrixTest, SomePoints) {
   CrashMatrix matrix(example_);
   ASSERT_EQ(matrix.failure(), "");
-  const std::vector<CrashPoint> points = TriesAll() ? matrix.points() : matrix.Chosen(40);
+  const std::vector<CrashPoint> points = TriesAll() ? matrix.points() : matrix.Chosen(kStride);
   int differences = 0;
   for (std::size_t i = 0; i < points.size() && differences < 20; ++i) {
     for (std::size_t ending = 0; ending < std::size(kEndings); ++ending) {

@@ -243,6 +243,8 @@ def main():
     parser.add_argument("--binary", type=Path, action="append")
     parser.add_argument("--keep", type=Path, help="work in this folder and leave it there")
     arguments = parser.parse_args()
+    # Under nohup it would be ignored, here and by every run: a run that is to outlive its terminal does.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     binaries = arguments.binary or [ROOT / "build" / "draftmill_example", ROOT / "build" / "draftmill"]
     print(f"torture: seed {arguments.seed}, {arguments.minutes} minutes, {', '.join(map(str, binaries))}", flush=True)
     folder = arguments.keep or Path(tempfile.mkdtemp(prefix="draftmill-torture-"))

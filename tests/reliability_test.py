@@ -76,7 +76,7 @@ def test_every_flipped_bit_is_found(run):
     generator = random.Random(7)
     files = [*run.published(), "run.json", "pipeline.yaml"]
     assert verify(run, "--deep")[0] == 0
-    for _ in range(times(60, 1000)):
+    for _ in range(times(24, 1000)):
         name = generator.choice(files)
         what, restore = flip(run.work / name, generator)
         status, report, _ = verify(run, "--deep")
@@ -117,7 +117,7 @@ def test_a_flipped_bit_of_the_database_is_found_or_harmless(run):
     kept = run.folder / "kept"
     shutil.copytree(run.work, kept)
     refused = 0
-    for _ in range(times(12, 200)):
+    for _ in range(times(5, 200)):
         what, _ = flip(run.work / "state.db", generator)
         for command in ("status", "verify", "run"):
             status = run.run(command=command)

@@ -28,10 +28,9 @@ class FlashAttention : public AttentionKernel {
   Status Run(const AttentionArgs& args, cudaStream_t /*stream: the current one of ATen*/) override {
     const c10::InferenceMode inference;
     const DeviceSequences& sequences = args.sequences;
-    const auto view = [&](std::int64_t first_head, std::int64_t heads) {
-      auto* const data = const_cast<Bf16*>(args.qkv) + first_head * shape_.head_dim;  // NOLINT: it is only read
-      return at::from_blob(data, {sequences.tokens, heads, shape_.head_dim}, {shape_.qkv_width(), shape_.head_dim, 1},
-                           OnThisDevice(at::kBFloat16));
+    const auto view = [&](const Bf16* data, std::int64_t heads, const HeadStrides& strides) {
+      return at::from_blob(const_cast<Bf16*>(data), {sequences.tokens, heads, shape_.head_dim},  // NOLINT: it is only read
+                           {strides.token, strides.head, 1}, OnThisDevice(at::kBFloat16));
     };
     const at::Tensor starts = at::from_blob(const_cast<std::int32_t*>(sequences.cu_seqlens),  // NOLINT: it is only read
                                             {sequences.samples + 1}, OnThisDevice(at::kInt));
@@ -39,8 +38,9 @@ class FlashAttention : public AttentionKernel {
     const std::optional<std::int64_t> left = windowed ? std::optional(args.window - 1) : std::nullopt;
     const std::optional<std::int64_t> right = windowed ? std::optional<std::int64_t>(0) : std::nullopt;
     const auto result = at::_flash_attention_forward(
-        view(0, shape_.heads), view(shape_.heads, shape_.kv_heads), view(shape_.heads + shape_.kv_heads, shape_.kv_heads),
-        starts, starts, sequences.longest, sequences.longest, 0.0, !windowed, false, shape_.scale, left, right);
+        view(args.q, shape_.heads, shape_.q), view(args.k, shape_.kv_heads, shape_.k),
+        view(args.v, shape_.kv_heads, shape_.v), starts, starts, sequences.longest, sequences.longest, 0.0, !windowed, false,
+        shape_.scale, left, right);
     at::from_blob(args.out, {sequences.tokens, shape_.heads, shape_.head_dim}, OnThisDevice(at::kBFloat16))
         .copy_(std::get<0>(result));
     return OkStatus();

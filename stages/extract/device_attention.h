@@ -1,7 +1,7 @@
-// Causal attention of packed sequences on a GPU: q, k and v are read inside the fused product, each by its strides.
+// Causal attention of packed sequences on a GPU: q, k and v are read where products left them, each by its strides.
 //
-//   DeviceAttention attention(shape);
-//   DRAFTMILL_RETURN_IF_ERROR(attention.Run({.qkv = qkv, .out = out, .sequences = sequences, .window = 0}, stream));
+//   DRAFTMILL_ASSIGN_OR_RETURN(DeviceAttention attention, DeviceAttention::Make(shape));
+//   DRAFTMILL_RETURN_IF_ERROR(attention.Run({.q = q, .k = k, .v = v, .out = out, .sequences = sequences}, stream));
 //
 // Two implementations behind one call. cuDNN's graph interface with ragged offsets, where the GPU is Hopper or later, heads
 // have at most 128 dims and no window cuts anything off: 1.75 to 2.3 times as fast (docs/benchmarks.md). FlashAttention 2
@@ -25,14 +25,23 @@ namespace draftmill {
 /// Samples of a batch are counted in steps of this for attention's plans; the last ones are empty.
 inline constexpr std::int64_t kSampleMultiple = 16;
 
+/// Elements from one token to the next and from one head to the next.
+struct HeadStrides {
+  std::int64_t token = 0;
+  std::int64_t head = 0;
+};
+
 struct AttentionShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;   ///< a multiple of 8, at most 256
+  std::int64_t head_dim = 0;   ///< of q and k; at most 256
+  std::int64_t value_dim = 0;  ///< of v; at most 256
   float scale = 1;
+  HeadStrides q;
+  HeadStrides k;
+  HeadStrides v;
 
-  std::int64_t q_width() const { return heads * head_dim; }
-  std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  std::int64_t out_width() const { return heads * value_dim; }
 };
 
 /// The sequences of a batch. Arrays are on the GPU and have room for `samples` rounded up to kSampleMultiple; the places
@@ -43,13 +52,17 @@ struct DeviceSequences {
   std::int64_t longest = 0;
   const std::int32_t* cu_seqlens = nullptr;   ///< [samples + 1]
   const std::int32_t* lengths = nullptr;      ///< [samples]
-  const std::int32_t* qkv_offsets = nullptr;  ///< [samples + 1]: first token's place in qkv, in elements
-  const std::int32_t* out_offsets = nullptr;  ///< [samples + 1]: and in out
+  const std::int32_t* q_offsets = nullptr;    ///< [samples + 1]: first token's place in q, in elements
+  const std::int32_t* k_offsets = nullptr;
+  const std::int32_t* v_offsets = nullptr;
+  const std::int32_t* out_offsets = nullptr;
 };
 
 struct AttentionArgs {
-  const Bf16* qkv = nullptr;   ///< [tokens, qkv_width]
-  Bf16* out = nullptr;         ///< [tokens, heads * head_dim]
+  const Bf16* q = nullptr;     ///< first token's first head
+  const Bf16* k = nullptr;
+  const Bf16* v = nullptr;
+  Bf16* out = nullptr;         ///< [tokens, heads * value_dim]
   DeviceSequences sequences;
   std::int64_t window = 0;     ///< keys that a query sees, its own included; 0 for all before it
 };

@@ -1,6 +1,7 @@
 // Attention through cuDNN's graph interface: ragged batches, one plan for each rounded shape.
 #include <cudnn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -33,7 +34,7 @@ namespace fe = cudnn_frontend;
 
 constexpr std::int64_t kLongestMultiple = 1024;
 
-enum TensorId : std::int64_t { kQ = 1, kK, kV, kO, kLengths, kQkvOffsets, kOutOffsets };
+enum TensorId : std::int64_t { kQ = 1, kK, kV, kO, kLengths, kQOffsets, kKOffsets, kVOffsets, kOutOffsets };
 
 std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -65,22 +66,26 @@ class CudnnAttention : public AttentionKernel {
 
   Status Run(const AttentionArgs& args, cudaStream_t stream) override {
     const DeviceSequences& sequences = args.sequences;
-    if (sequences.tokens * shape_.qkv_width() > std::numeric_limits<std::int32_t>::max()) {
+    const std::int64_t widest = std::max({shape_.q.token, shape_.k.token, shape_.v.token, shape_.out_width()});
+    if (sequences.tokens * widest > std::numeric_limits<std::int32_t>::max()) {
       return Internal("a batch of " + std::to_string(sequences.tokens) + " tokens is beyond attention's 32-bit offsets");
     }
     DRAFTMILL_ASSIGN_OR_RETURN(Plan * plan, PlanFor(RoundUp(sequences.samples, kSampleMultiple),
                                                     RoundUp(sequences.longest, kLongestMultiple)));
     DRAFTMILL_RETURN_IF_ERROR(workspace_.Grow(plan->workspace_bytes));
     DRAFTMILL_RETURN_IF_ERROR(CheckCudnn(cudnnSetStream(handle_, stream), "cudnnSetStream"));
-    auto* const q = const_cast<Bf16*>(args.qkv);  // NOLINT: the frontend takes all tensors as void*
+    // The frontend takes all tensors as void*.
+    const auto values = [](const Bf16* data) { return static_cast<void*>(const_cast<Bf16*>(data)); };                 // NOLINT
     const auto index = [](const std::int32_t* data) { return static_cast<void*>(const_cast<std::int32_t*>(data)); };  // NOLINT
     std::unordered_map<std::int64_t, void*> tensors = {
-        {kQ, q},
-        {kK, q + shape_.q_width()},
-        {kV, q + shape_.q_width() + shape_.kv_heads * shape_.head_dim},
+        {kQ, values(args.q)},
+        {kK, values(args.k)},
+        {kV, values(args.v)},
         {kO, args.out},
         {kLengths, index(sequences.lengths)},
-        {kQkvOffsets, index(sequences.qkv_offsets)},
+        {kQOffsets, index(sequences.q_offsets)},
+        {kKOffsets, index(sequences.k_offsets)},
+        {kVOffsets, index(sequences.v_offsets)},
         {kOutOffsets, index(sequences.out_offsets)}};
     return CheckFrontend(plan->graph.execute(handle_, tensors, workspace_.data()), "attention");
   }
@@ -109,18 +114,19 @@ class CudnnAttention : public AttentionKernel {
                               .set_data_type(fe::DataType_t::INT32));
     };
     const auto lengths = indices("lengths", kLengths, samples);
-    const auto qkv_offsets = indices("qkv_offsets", kQkvOffsets, samples + 1);
     const auto out_offsets = indices("out_offsets", kOutOffsets, samples + 1);
-    const auto heads = [&](const char* name, TensorId id, std::int64_t count) {
+    const auto heads = [&](const char* name, TensorId id, TensorId offsets, std::int64_t count, std::int64_t dim,
+                           const HeadStrides& strides) {
       return graph.tensor(fe::graph::Tensor_attributes()
                               .set_name(name)
                               .set_uid(id)
-                              .set_dim({samples, count, longest, shape_.head_dim})
-                              .set_stride({longest * shape_.qkv_width(), shape_.head_dim, shape_.qkv_width(), 1})
-                              .set_ragged_offset(qkv_offsets));
+                              .set_dim({samples, count, longest, dim})
+                              .set_stride({longest * strides.token, strides.head, strides.token, 1})
+                              .set_ragged_offset(indices((std::string(name) + "_offsets").c_str(), offsets, samples + 1)));
     };
-    auto [out, stats] = graph.sdpa(heads("q", kQ, shape_.heads), heads("k", kK, shape_.kv_heads),
-                                   heads("v", kV, shape_.kv_heads),
+    auto [out, stats] = graph.sdpa(heads("q", kQ, kQOffsets, shape_.heads, shape_.head_dim, shape_.q),
+                                   heads("k", kK, kKOffsets, shape_.kv_heads, shape_.head_dim, shape_.k),
+                                   heads("v", kV, kVOffsets, shape_.kv_heads, shape_.value_dim, shape_.v),
                                    fe::graph::SDPA_attributes()
                                        .set_name("attention")
                                        .set_generate_stats(false)
@@ -131,8 +137,8 @@ class CudnnAttention : public AttentionKernel {
                                        .set_seq_len_kv(lengths));
     out->set_output(true)
         .set_uid(kO)
-        .set_dim({samples, shape_.heads, longest, shape_.head_dim})
-        .set_stride({longest * shape_.q_width(), shape_.head_dim, shape_.q_width(), 1})
+        .set_dim({samples, shape_.heads, longest, shape_.value_dim})
+        .set_stride({longest * shape_.out_width(), shape_.value_dim, shape_.out_width(), 1})
         .set_ragged_offset(out_offsets);
     DRAFTMILL_RETURN_IF_ERROR(CheckFrontend(graph.build(handle_, {fe::HeurMode_t::A}), "plan of attention"));
     return CheckFrontend(graph.get_workspace_size(plan.workspace_bytes), "workspace of attention");

@@ -2,7 +2,7 @@
 // finds every part at the same offset as on the CPU.
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Load(model, store, layers));
-//   Multiply(x, weights.layer(3).matrices.data() + weights.layer(3).layout.qkv, ...);
+//   const DeviceLayer layer = weights.layer(3);
 //
 // Loaded on the GPU that is current; constant afterwards. kOutOfMemory where the GPU has no room.
 #pragma once
@@ -13,21 +13,10 @@
 #include "base/status.h"
 #include "kernels/bfloat16.h"
 #include "kernels/device_buffer.h"
-#include "stages/extract/layer_layout.h"
+#include "stages/extract/device_layer.h"
 #include "stages/extract/weight_store.h"
 
 namespace draftmill {
-
-struct DeviceLayer {
-  LayerLayout layout;
-  cuda::DeviceBuffer<float> vectors;
-  cuda::DeviceBuffer<Bf16> biases;    ///< the same as bfloat16: products add biases of their operands' type
-  cuda::DeviceBuffer<Bf16> matrices;
-
-  const float* Vector(std::int64_t offset) const { return offset < 0 ? nullptr : vectors.data() + offset; }
-  const Bf16* Bias(std::int64_t offset) const { return offset < 0 ? nullptr : biases.data() + offset; }
-  const Bf16* Matrix(std::int64_t offset) const { return matrices.data() + offset; }
-};
 
 class DeviceWeights {
  public:
@@ -35,11 +24,21 @@ class DeviceWeights {
   static Result<DeviceWeights> Load(const ModelConfig& config, WeightStore<Bf16>& store, std::int64_t layers);
 
   const Bf16* embedding() const { return embedding_.data(); }
-  const DeviceLayer& layer(std::int64_t index) const { return layers_[static_cast<std::size_t>(index)]; }
+  /// Valid as long as the weights.
+  DeviceLayer layer(std::int64_t index) const;
 
  private:
+  struct Layer {
+    LayerLayout layout;
+    cuda::DeviceBuffer<float> vectors;
+    cuda::DeviceBuffer<Bf16> biases;
+    cuda::DeviceBuffer<Bf16> matrices;
+    cuda::DeviceBuffer<std::byte> packed;
+  };
+  static Result<Layer> Upload(const LayerView<Bf16>& view);
+
   cuda::DeviceBuffer<Bf16> embedding_;
-  std::vector<DeviceLayer> layers_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace draftmill

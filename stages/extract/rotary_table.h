@@ -26,6 +26,7 @@ class RotaryTable {
   std::int32_t Row(std::int64_t position, std::int64_t tokens) const {
     return static_cast<std::int32_t>(position + (IsLong(tokens) ? short_rows_ : 0));
   }
+  std::int64_t rows() const { return rows_; }
   /// [rows, rotary_dims / 2]
   const float* cosines() const { return cosines_.data(); }
   const float* sines() const { return sines_.data(); }

@@ -19,8 +19,9 @@ import torch
 from train import make_drafter, read_export
 
 DRAFTED_TOKENS = 5
-PROMPTS = 32
-NEW_TOKENS = 64
+PROMPTS = 64
+PROMPTS_AT_ONCE = 16
+NEW_TOKENS = 96
 LONGEST_PROMPT = 384
 
 
@@ -38,21 +39,37 @@ def prompts_of(folder):
     return prompts[:PROMPTS]
 
 
-def continue_greedily(model_folder, prompts):
+def continue_greedily(model_folder, prompts, device):
     """The prompts with the target's greedy continuation, its auxiliary states, and where the continuation begins."""
     from transformers import AutoModelForCausalLM
 
-    target = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
+    target = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval().to(device)
     layers = target.config.num_hidden_layers
     continued = []
     with torch.no_grad():
-        for prompt in prompts:
-            ids = target.generate(prompt[None], attention_mask=torch.ones_like(prompt[None]), do_sample=False,
-                                  max_new_tokens=NEW_TOKENS, pad_token_id=0)[0]
-            states = target.model(ids[None], output_hidden_states=True).hidden_states
-            aux = torch.cat([states[k][0] for k in (2, layers // 2, layers - 3)], -1)
-            continued.append({"ids": ids, "aux": aux.to(torch.bfloat16), "begin": len(prompt)})
+        for first in range(0, len(prompts), PROMPTS_AT_ONCE):
+            for prompt, answer in answers_to(target, prompts[first : first + PROMPTS_AT_ONCE]):
+                ids = torch.cat([prompt, answer])
+                states = target.model(ids[None].to(device), output_hidden_states=True).hidden_states
+                aux = torch.cat([states[k][0] for k in (2, layers // 2, layers - 3)], -1)
+                continued.append({"ids": ids, "aux": aux.to(torch.bfloat16).cpu(), "begin": len(prompt)})
     return continued
+
+
+def answers_to(target, prompts):
+    """Each prompt with what the target answers, up to and with its stop token."""
+    ends = target.generation_config.eos_token_id
+    ends = set(ends if isinstance(ends, list) else [ends])
+    longest = max(len(prompt) for prompt in prompts)
+    ids = torch.zeros(len(prompts), longest, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for i, prompt in enumerate(prompts):
+        ids[i, longest - len(prompt) :], mask[i, longest - len(prompt) :] = prompt, 1
+    answers = target.generate(ids.to(target.device), attention_mask=mask.to(target.device), do_sample=False,
+                              max_new_tokens=NEW_TOKENS, pad_token_id=min(ends))[:, longest:].cpu()
+    for prompt, answer in zip(prompts, answers, strict=True):
+        stop = next((i + 1 for i, token in enumerate(answer.tolist()) if token in ends), len(answer))
+        yield prompt, answer[:stop]
 
 
 class Chain:
@@ -117,17 +134,19 @@ def main():
     parser.add_argument("--drafter", type=Path, help="a folder that train.py made; an untrained drafter without it")
     parser.add_argument("--continuations", type=Path, required=True, help="kept here once they are made")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="of the target; drafting token by token stays on the CPU")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(arguments.threads)
     if not arguments.continuations.exists():
         arguments.continuations.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(continue_greedily(arguments.model, prompts_of(arguments.data)), arguments.continuations)
+        continued = continue_greedily(arguments.model, prompts_of(arguments.data), arguments.device)
+        torch.save(continued, arguments.continuations)
     _, d2t, t2d = read_export(arguments.data)
     torch.manual_seed(0)
     drafter = make_drafter(arguments.model, d2t, t2d).eval()
     if arguments.drafter is not None:
-        drafter.load_state_dict(torch.load(arguments.drafter / "drafter.pt", weights_only=True)["weights"])
+        drafter.load_state_dict(torch.load(arguments.drafter / "drafter.pt", weights_only=True, map_location="cpu")["weights"])
     print(json.dumps(acceptance(drafter, torch.load(arguments.continuations, weights_only=True))), flush=True)
 
 

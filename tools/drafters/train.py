@@ -1,20 +1,25 @@
-"""Trains one EAGLE-3 drafter with speculators on the CPU, from an export of draftmill, if wanted with a fault planted.
+"""Trains one EAGLE-3 drafter with speculators, from an export of draftmill, if wanted with a fault planted.
 
     .venv-peers/bin/python tools/drafters/train.py --data work/speculators --model models/smollm2-135m-instruct \
         --output drafters/right-0 --fault none --seed 0 --seconds 480
 
 Reads the train side of the export through speculators' own dataset and collate function, trains its own EAGLE-3 model for so many
-seconds of wall time and writes drafter.pt (weights and what judge.py needs). docs/training.md tells what the faults show.
+seconds of wall time or so many steps, on the CPU or a GPU, and writes drafter.pt (weights and what judge.py needs).
+docs/training.md tells what the faults show.
 """
 
 import argparse
 import json
+import os
 import random
 import time
 import warnings
 from pathlib import Path
 
-import torch
+# speculators compiles its model where it sees a GPU; both devices are to run the same operations.
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+
+import torch  # noqa: E402
 
 PACKED_TOKENS = 1024
 LEARNING_RATE = 6e-4
@@ -89,6 +94,23 @@ def packs(samples, collate, seed):
         yield collate(pending)
 
 
+class Schedule:
+    """How much of the time or of the steps is spent, and the learning rate there: a short rise, then a line to zero."""
+
+    def __init__(self, seconds, steps):
+        self.seconds, self.steps = seconds, steps
+        self.start, self.step = time.monotonic(), 0
+
+    def elapsed(self):
+        return time.monotonic() - self.start
+
+    def spent(self):
+        return self.step / self.steps if self.steps else self.elapsed() / self.seconds
+
+    def learning_rate(self):
+        return LEARNING_RATE * min((self.step + 1) / WARM_UP_STEPS, max(0.0, 1.0 - self.spent()))
+
+
 def train(arguments):
     from speculators.models.eagle3.core import Eagle3DraftModel
     from speculators.models.eagle3.data import shift_batch
@@ -99,6 +121,7 @@ def train(arguments):
     drafter = make_drafter(arguments.model, d2t, t2d)
     hidden_size = drafter.hidden_size
     samples = [plant(arguments.fault, rows[i], drafter.verifier_norm) for i in range(len(rows))]
+    drafter.to(arguments.device)
     collate = CollateFn(PACKED_TOKENS, hidden_size, 3, torch.bfloat16, shift_batch)
     options, _ = Eagle3DraftModel.get_trainer_kwargs(
         loss_fn="kl_div", loss_implementation="eager", ttt_steps=TTT_STEPS, ttt_step_loss_decay=1.0
@@ -107,30 +130,30 @@ def train(arguments):
     # bfloat16 weights would swallow small steps: the optimizer works on a float32 copy.
     masters = [parameter.detach().float().clone().requires_grad_() for parameter in trained]
     optimizer = torch.optim.AdamW(masters, lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0)
-    start, step, tokens, epoch, losses = time.monotonic(), 0, 0, 0, []
-    while time.monotonic() - start < arguments.seconds:
+    schedule, tokens, epoch, losses = Schedule(arguments.seconds, arguments.steps), 0, 0, []
+    while schedule.spent() < 1:
         for batch in packs(samples, collate, arguments.seed * 1000 + epoch):
-            batch = {name: value for name, value in batch.items() if torch.is_tensor(value)}
             tokens += int((batch["document_ids"] >= 0).sum())
+            batch = {name: value.to(arguments.device) for name, value in batch.items() if torch.is_tensor(value)}
             _, loss, _ = drafter(**batch, **options)
             loss.backward()
             for parameter, master in zip(trained, masters, strict=True):
                 master.grad, parameter.grad = parameter.grad.float(), None
             torch.nn.utils.clip_grad_norm_(masters, 1.0)
             for group in optimizer.param_groups:
-                group["lr"] = LEARNING_RATE * min(1.0, (step + 1) / WARM_UP_STEPS)
+                group["lr"] = schedule.learning_rate()
             optimizer.step()
             with torch.no_grad():
                 for parameter, master in zip(trained, masters, strict=True):
                     parameter.copy_(master)
             losses.append(loss.item())
-            step += 1
-            if time.monotonic() - start >= arguments.seconds:
+            schedule.step += 1
+            if schedule.spent() >= 1:
                 break
         epoch += 1
     return drafter, {
-        "fault": arguments.fault, "seed": arguments.seed, "samples": len(rows), "steps": step, "epochs": epoch,
-        "tokens_per_second": tokens / (time.monotonic() - start), "first_loss": losses[0],
+        "fault": arguments.fault, "seed": arguments.seed, "samples": len(rows), "steps": schedule.step, "epochs": epoch,
+        "tokens": tokens, "tokens_per_second": tokens / schedule.elapsed(), "first_loss": losses[0],
         "last_loss": sum(losses[-10:]) / len(losses[-10:]),
     }
 
@@ -143,6 +166,8 @@ def main():
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--steps", type=int, help="so many, in whatever time they take")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")

@@ -26,7 +26,7 @@ enum class RouterKind : std::uint8_t {
 
 /// Chooses each row's experts. All arithmetic is float32.
 struct RouteArgs {
-  const float* logits = nullptr;   ///< [rows, experts]
+  const float* logits = nullptr;   ///< [rows, experts], not rounded
   const float* bias = nullptr;     ///< [experts], kSigmoidBiased; may be null
   float* scratch = nullptr;        ///< [2 * experts]
   std::int32_t* chosen = nullptr;  ///< [rows, top_k], ascending
@@ -39,7 +39,9 @@ struct RouteArgs {
   std::int64_t groups_kept = 1;
   bool renormalise = false;  ///< weights are divided by their sum
   float scaling = 1;
-  bool rounds_weights = false;  ///< weights become bfloat16 (softmax routers of bfloat16 models)
+  /// Softmax routers of bfloat16 models: weights follow from the logits rounded to it, and are rounded themselves. The choice
+  /// is made from the logits as they are: rounding keeps their order, and what it makes equal is no tie.
+  bool rounds = false;
 };
 
 /// sums[r] += weight * rows of the experts of row r that lie in [first_expert, end_expert).

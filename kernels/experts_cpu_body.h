@@ -92,13 +92,11 @@ inline void ChooseExperts(const RouteArgs& args, const float* logits, std::int32
   float* choice = args.scratch + args.experts;
   switch (args.kind) {
     case RouterKind::kSoftmax:
-      for (std::int64_t e = 0; e < args.experts; ++e) scores[e] = logits[e];
-      Softmax(scores, args.experts);
-      ChooseTop(scores, args.experts, args.top_k, chosen);
-      break;
     case RouterKind::kSoftmaxChosen:
-      for (std::int64_t e = 0; e < args.experts; ++e) scores[e] = logits[e];
-      ChooseTop(scores, args.experts, args.top_k, chosen);
+      // Both softmaxes keep the order of the logits.
+      ChooseTop(logits, args.experts, args.top_k, chosen);
+      for (std::int64_t e = 0; e < args.experts; ++e) scores[e] = args.rounds ? Rounded<true>(logits[e]) : logits[e];
+      if (args.kind == RouterKind::kSoftmax) Softmax(scores, args.experts);
       break;
     case RouterKind::kSigmoidBiased:
       for (std::int64_t e = 0; e < args.experts; ++e) scores[e] = Sigmoid(logits[e]);
@@ -121,7 +119,7 @@ void Route(const RouteArgs& args) {
     for (std::int64_t k = 0; k < args.top_k; ++k) sum += weights[k];
     for (std::int64_t k = 0; k < args.top_k; ++k) {
       const float weight = (args.renormalise ? weights[k] / sum : weights[k]) * args.scaling;
-      weights[k] = args.rounds_weights ? Rounded<true>(weight) : weight;
+      weights[k] = args.rounds ? Rounded<true>(weight) : weight;
     }
   }
 }

@@ -57,7 +57,7 @@ struct LayerLayout {
   std::int64_t down_bias = -1;
   std::int64_t router_bias = -1;            ///< [experts], added to the logits
   std::int64_t correction_bias = -1;        ///< [experts], for the choice alone; always as stored in float32
-  std::int64_t router_float32 = -1;         ///< kSigmoidBiased: [experts, hidden], always as stored; it runs in float32
+  std::int64_t router = -1;                 ///< [experts, hidden]; kSigmoidBiased: always as stored in float32
   std::int64_t experts_gate_up_bias = -1;   ///< [experts][2 * expert_intermediate], gate first
   std::int64_t experts_down_bias = -1;      ///< [experts][hidden]
   std::int64_t vectors_total = 0;
@@ -71,7 +71,6 @@ struct LayerLayout {
   std::int64_t o = -1;                      ///< [hidden, heads * width of values]
   std::int64_t gate_up = -1;                ///< dense MLP: [2 * intermediate, hidden], gate first
   std::int64_t down = -1;                   ///< dense MLP: [hidden, intermediate]
-  std::int64_t router = -1;                 ///< [experts, hidden]; -1 where it is router_float32
   std::int64_t shared_gate_up = -1;         ///< shared experts as one MLP: [2 * width, hidden]
   std::int64_t shared_down = -1;            ///< [hidden, width]
   std::int64_t experts_gate_up = -1;        ///< [experts][2 * expert_intermediate, hidden], gate first; -1 where packed
@@ -82,7 +81,7 @@ struct LayerLayout {
   std::int64_t expert_down_elements = 0;
   PackedExperts packed;                     ///< in LayerView::packed
 
-  bool has_experts() const { return router >= 0 || router_float32 >= 0; }
+  bool has_experts() const { return router >= 0; }
 };
 
 /// The layout of one layer, from 0. Layers of a kind (dense, with experts) share it.

@@ -76,13 +76,11 @@ class Collector {
 
   void Experts(const MixtureOfExperts& moe) {
     const std::string router = names_.router;
-    if (moe.scoring == RouterScoring::kSigmoidBiased) {
-      Vector(router + ".weight", {moe.experts, config_.hidden_size}, &LayerLayout::router_float32).keeps_float32 = true;
-      Vector(router + ".e_score_correction_bias", {moe.experts}, &LayerLayout::correction_bias).keeps_float32 = true;
-    } else {
-      Linear(router, moe.experts, config_.hidden_size, &LayerLayout::router, 0,
-             moe.router_bias ? &LayerLayout::router_bias : nullptr);
-    }
+    const bool sigmoid = moe.scoring == RouterScoring::kSigmoidBiased;
+    // A vector, since every router multiplies in float32: the choice needs logits that are not rounded.
+    Vector(router + ".weight", {moe.experts, config_.hidden_size}, &LayerLayout::router).keeps_float32 = sigmoid;
+    if (moe.router_bias) Vector(router + ".bias", {moe.experts}, &LayerLayout::router_bias);
+    if (sigmoid) Vector(router + ".e_score_correction_bias", {moe.experts}, &LayerLayout::correction_bias).keeps_float32 = true;
     if (moe.shared_experts > 0) {
       Mlp("mlp.shared_experts", moe.shared_experts * moe.expert_intermediate, &LayerLayout::shared_gate_up,
           &LayerLayout::shared_down, nullptr, nullptr);
@@ -172,8 +170,8 @@ std::string FirstExpertModule(const LayerTensor& tensor) {
 
 std::string LayerPrefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
-/// Routers run in full precision in every published checkpoint, whatever the list of exceptions says.
-bool IsQuantisable(const LayerTensor& tensor) { return tensor.is_matrix && tensor.part != &LayerLayout::router; }
+/// Matrices. Routers, which are none here, are plain in every published checkpoint, whatever the list of exceptions says.
+bool IsQuantisable(const LayerTensor& tensor) { return tensor.is_matrix; }
 
 std::int64_t Groups(std::int64_t columns, std::int64_t group) { return (columns + group - 1) / group; }
 

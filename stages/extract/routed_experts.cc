@@ -47,8 +47,7 @@ void RoutedExperts<T, W>::Prepare(std::int64_t tokens) {
   slot_token_.resize(choices);
 }
 
-/// The router's logits as the published model has them: float32 operands where the router is float32 (sigmoid routers),
-/// else products of the model's own type, rounded to it.
+/// The router's logits, as float32 products of what enters it.
 template <typename T, typename W>
 const float* RoutedExperts<T, W>::Logits(const PackedTile& tile, const LayerWeights<T>& weights, const T* normed,
                                          Scratch& scratch) const {
@@ -57,23 +56,9 @@ const float* RoutedExperts<T, W>::Logits(const PackedTile& tile, const LayerWeig
   const std::int64_t count = experts().experts;
   const LayerLayout& layout = *weights.layout;
   scratch.logits.Grow(kTileRows * count);
-  float* logits = scratch.logits.data();
-  if (layout.router_float32 >= 0) {
-    Linear(LinearArgs<float>{AsFloat(normed, rows * hidden, scratch), weights.Vector(layout.router_float32), nullptr,
-                             logits, rows, hidden, count});
-    return logits;
-  }
-  if constexpr (std::is_same_v<T, float>) {
-    Linear(LinearArgs<float>{normed, weights.matrices + layout.router, weights.Bias(layout.router_bias), logits, rows,
-                             hidden, count});
-    if (numerics_.rounds) numerics_.kernels.scale_values(logits, 1.0F, rows * count, true);
-  } else {
-    scratch.router_logits.Grow(kTileRows * count);
-    Linear(LinearArgs<T>{normed, weights.matrices + layout.router, weights.Bias(layout.router_bias),
-                         scratch.router_logits.data(), rows, hidden, count});
-    numerics_.kernels.widen(scratch.router_logits.data(), logits, rows * count);
-  }
-  return logits;
+  Linear(LinearArgs<float>{AsFloat(normed, rows * hidden, scratch), weights.Vector(layout.router),
+                           weights.Vector(layout.router_bias), scratch.logits.data(), rows, hidden, count});
+  return scratch.logits.data();
 }
 
 template <typename T, typename W>
@@ -107,7 +92,7 @@ void RoutedExperts<T, W>::Route(const PackedTile& tile, const LayerWeights<T>& w
   args.groups_kept = moe.groups_kept;
   args.renormalise = moe.renormalise;
   args.scaling = static_cast<float>(moe.scaling);
-  args.rounds_weights = numerics_.rounds && moe.scoring != RouterScoring::kSigmoidBiased;
+  args.rounds = numerics_.rounds && moe.scoring != RouterScoring::kSigmoidBiased;
   numerics_.expert_kernels.route(args);
   std::memcpy(static_cast<void*>(normed_.data() + tile.first * hidden), normed,
               static_cast<std::size_t>(tile.rows * hidden) * sizeof(T));

@@ -42,8 +42,7 @@ class RoutedExperts {
  private:
   struct Scratch {
     AlignedBuffer<float> logits;     ///< [kTileRows, experts]
-    AlignedBuffer<T> router_logits;  ///< the same as products give them
-    AlignedBuffer<float> wide_rows;  ///< [kTileRows, hidden]: operands of a float32 router
+    AlignedBuffer<float> wide_rows;  ///< [kTileRows, hidden]: what enters the router
     AlignedBuffer<float> scores;     ///< [2 * experts]
     AlignedBuffer<T> gathered;       ///< [kTileRows, hidden]
     AlignedBuffer<T> branch;         ///< [kTileRows, hidden]

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,9 +61,9 @@ std::vector<float> FinalStates(ModelFolder model, ComputeType compute, std::int6
   return states;
 }
 
-/// Relative L2 error of each token, the mean over all.
-double MeanError(const std::vector<float>& states, const std::vector<float>& exact, std::int64_t hidden) {
-  double total = 0;
+/// Relative L2 errors of the tokens.
+std::vector<double> Errors(const std::vector<float>& states, const std::vector<float>& exact, std::int64_t hidden) {
+  std::vector<double> errors;
   const std::int64_t tokens = static_cast<std::int64_t>(exact.size()) / hidden;
   for (std::int64_t t = 0; t < tokens; ++t) {
     double difference = 0;
@@ -71,23 +73,34 @@ double MeanError(const std::vector<float>& states, const std::vector<float>& exa
       difference += std::pow(static_cast<double>(states[at]) - static_cast<double>(exact[at]), 2);
       norm += std::pow(static_cast<double>(exact[at]), 2);
     }
-    total += std::sqrt(difference / norm);
+    errors.push_back(std::sqrt(difference / norm));
   }
-  return total / static_cast<double>(tokens);
+  return errors;
 }
 
-/// The two ways to compute a bfloat16 model lie equally far from its float32 form.
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// The two ways to compute a bfloat16 model lie equally far from its float32 form. The median tells how far rounding alone takes
+/// a token: a mean also counts those for which a router's near tie falls the other way.
 void ExpectEqualPaths(const json::Value& config, std::int64_t longest, double tolerance) {
   const TestCheckpoint checkpoint(config);
   auto model = OpenModelFolder(checkpoint.folder(), {0});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   const std::int64_t hidden = model->config.hidden_size;
   const std::vector<float> exact = FinalStates<float, float>(*model, ComputeType::kFloat32, longest);
-  const double widened = MeanError(FinalStates<float, Bf16>(*model, ComputeType::kBfloat16, longest), exact, hidden);
-  const double narrow = MeanError(FinalStates<Bf16, Bf16>(*model, ComputeType::kBfloat16, longest), exact, hidden);
-  EXPECT_GT(widened, 1e-4);
-  EXPECT_LT(widened, 4e-2);
-  EXPECT_NEAR(narrow, widened, widened * tolerance);
+  const auto widened = Errors(FinalStates<float, Bf16>(*model, ComputeType::kBfloat16, longest), exact, hidden);
+  const auto narrow = Errors(FinalStates<Bf16, Bf16>(*model, ComputeType::kBfloat16, longest), exact, hidden);
+  EXPECT_GT(Median(widened), 1e-4);
+  EXPECT_LT(Median(widened), 2e-2);
+  EXPECT_NEAR(Median(narrow), Median(widened), Median(widened) * tolerance);
+  EXPECT_NEAR(Mean(narrow), Mean(widened), Mean(widened) * tolerance);
 }
 
 /// More than one attention task and tile.

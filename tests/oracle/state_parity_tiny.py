@@ -4,8 +4,8 @@
     state_parity_tiny.py --draftmill build/draftmill [--real-size] [MODEL...]
 
 For each model of tiny_models.py: in float32, all x_k within 1e-5 relative of transformers' float32 run; in bfloat16, the
-error against that float32 run at most 1.1 times the error of transformers' own bfloat16 run, for rows packed and alone;
-threads 1, 2 and 4 bit for bit alike. Exit: 0 all hold, 1 otherwise.
+error against that float32 run at most 1.1 times the error of transformers' own bfloat16 run, median and 99th percentile, for
+rows packed and alone; threads 1, 2 and 4 bit for bit alike. Exit: 0 all hold, 1 otherwise.
 """
 
 import argparse
@@ -22,6 +22,9 @@ import states_oracle
 import tiny_models
 
 LENGTHS = [1, 2, 3, 17, 40, 128, 129, 300, 700, 1, 64]
+# In bfloat16 a router's near ties fall the other way for a few tokens in a hundred, in transformers as here, and take the
+# tokens after them along: the 99th percentile of some thousand tokens is no longer the luck of one of them.
+ROWS_WITH_A_ROUTER = 6
 
 
 def rows(vocabulary, lengths):
@@ -39,7 +42,8 @@ def check_model(program, name, config, folder, lengths):
     failures = []
     tiny_models.make_checkpoint(folder, config)
     layers = list(range(config.num_hidden_layers + 1))
-    samples = rows(config.vocab_size, lengths)
+    has_router = any(hasattr(config, field) for field in ("num_local_experts", "num_experts", "n_routed_experts"))
+    samples = rows(config.vocab_size, lengths * (ROWS_WITH_A_ROUTER if has_router else 1))
     input_path = folder / "rows.jsonl"
     input_path.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in samples))
     exact = states_oracle.reference_states(folder, samples, layers, torch.float32)
@@ -54,12 +58,9 @@ def check_model(program, name, config, folder, lengths):
     ours = states_oracle.relative_errors(packed, torch.cat(exact))
     theirs = states_oracle.relative_errors(torch.cat(own_bf16), torch.cat(exact))
     alone = states_oracle.relative_errors(single, torch.cat(exact))
-    # bfloat16 routers flip at near ties, in transformers as here, for a token wherever it stands: only the median is no luck.
-    has_router = any(hasattr(config, name) for name in ("num_local_experts", "num_experts", "n_routed_experts"))
-    quantiles = (0.5,) if has_router else (0.5, 0.99)
     for slot, layer in enumerate(layers):
         for what, errors in (("packed", ours), ("single", alone)):
-            for quantile in quantiles:
+            for quantile in (0.5, 0.99):
                 bound = 1.1 * theirs[:, slot].quantile(quantile).item() + 1e-9
                 value = errors[:, slot].quantile(quantile).item()
                 if value > bound:

@@ -55,6 +55,7 @@ const std::map<std::string, std::function<void(ModelConfig&)>>& Mutations() {
        [](ModelConfig& config) {
          RouterScoring& scoring = config.experts->scoring;
          scoring = scoring == RouterScoring::kSoftmax ? RouterScoring::kSoftmaxChosen : RouterScoring::kSoftmax;
+         config.experts->renormalise = false;  // shares of all, renormalised, are shares of the chosen again
        }},
   };
   return mutations;

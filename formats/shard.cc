@@ -11,6 +11,8 @@ using safetensors::Dtype;
 using safetensors::TensorSpec;
 
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+/// Both hashes take a piece while it lies in the processor's cache: memory is read once.
+constexpr std::size_t kHashedPieceBytes = std::size_t{256} << 10;
 
 std::string LayerList(const std::vector<std::int32_t>& layers) {
   std::string text = "[";
@@ -212,10 +214,14 @@ void ShardBatchHasher::BeginSample(std::span<const std::int32_t> input_ids, std:
 }
 
 void ShardBatchHasher::AddStates(std::span<const std::byte> states) {
-  sample_.Update(states);
-  batch_.Update(states);
-  sample_is_zero_ =
-      sample_is_zero_ && std::all_of(states.begin(), states.end(), [](std::byte b) { return b == std::byte{0}; });
+  while (!states.empty()) {
+    const std::span<const std::byte> piece = states.first(std::min(states.size(), kHashedPieceBytes));
+    sample_.Update(piece);
+    batch_.Update(piece);
+    sample_is_zero_ =
+        sample_is_zero_ && std::all_of(piece.begin(), piece.end(), [](std::byte b) { return b == std::byte{0}; });
+    states = states.subspan(piece.size());
+  }
 }
 
 std::uint64_t ShardBatchHasher::EndSample() { return sample_.Digest64(); }

@@ -4,6 +4,7 @@
 #include <tbb/task_arena.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <tuple>
@@ -15,6 +16,8 @@ namespace draftmill {
 namespace {
 
 using WorkPointer = std::shared_ptr<ChunkWork>;
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// The first failure of any step; after one, nothing new is begun.
 class FirstFailure {
@@ -81,9 +84,15 @@ class ExtractAndWrite {
 
   Status Emit(const WorkPointer& work, BatchStates states) {
     if (failure_.Any()) return failure_.Get();
-    const auto bytes = static_cast<std::int64_t>(states.hidden_states.size() * sizeof(states.hidden_states[0]));
+    const std::int64_t bytes = BytesOf(states);
+    const double begin = Now();
     states_.Push({WriterMessage::Kind::kBatch, work, std::move(states)}, bytes);
+    pace_.EngineWaited(Now() - begin);
     return OkStatus();
+  }
+
+  static std::int64_t BytesOf(const BatchStates& states) {
+    return static_cast<std::int64_t>(states.hidden_states.size() * sizeof(states.hidden_states[0]));
   }
 
   void WriteLoop() {
@@ -96,16 +105,27 @@ class ExtractAndWrite {
   Status Write(WriterMessage& message) {
     switch (message.kind) {
       case WriterMessage::Kind::kBegin: return steps_.begin_write(*message.work);
-      case WriterMessage::Kind::kBatch: return steps_.write(*message.work, std::move(message.states));
+      case WriterMessage::Kind::kBatch: return WriteBatch(message);
       case WriterMessage::Kind::kEnd: return steps_.finish(*message.work);
     }
     return Internal("unknown writer message");
+  }
+
+  Status WriteBatch(WriterMessage& message) {
+    const std::int64_t bytes = BytesOf(message.states);
+    const double begin = Now();
+    const Status status = steps_.write(*message.work, std::move(message.states));
+    const double end = Now();
+    const std::optional<WriterSpan> span = pace_.Wrote(end, end - begin, bytes);
+    if (span && steps_.paced) steps_.paced(*span);
+    return status;
   }
 
   const ChunkSteps& steps_;
   ByteQueue<WorkPointer> chunks_;
   ByteQueue<WriterMessage> states_;
   FirstFailure& failure_;
+  WriterPace pace_;
   const std::function<void(WorkPointer)> done_;
   std::thread extract_thread_;
   std::thread write_thread_;

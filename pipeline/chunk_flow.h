@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "pipeline/credit_ledger.h"
+#include "pipeline/writer_pace.h"
 #include "stages/extract/extractor.h"
 #include "stages/extract/plan.h"
 #include "stages/records.h"
@@ -59,6 +60,8 @@ struct ChunkSteps {
   /// All wanted batches of the chunk were stored. Called from the writer's thread; where nothing was wanted, from the
   /// serial step.
   std::function<Status(const ChunkWork&)> finish;
+  /// How engine and writer spent the last half minute. Called from the writer's thread; may be empty.
+  std::function<void(const WriterSpan&)> paced;
 };
 
 /// Bounds of one flow.

@@ -89,6 +89,7 @@ Status ChunkPass::Run(const ChunkFlowLimits& limits, ChunkFlowPeaks* peaks) {
   steps.begin_write = [](const ChunkWork&) { return OkStatus(); };
   steps.write = [this](const ChunkWork& work, const BatchStates& states) { return Write(work, states); };
   steps.finish = [this](const ChunkWork& work) { return Finish(work); };
+  steps.paced = [this](const WriterSpan& span) { WatchDisk(span); };
   const Status status = RunChunkFlow(tickets, steps, limits, context_.should_stop, peaks);
   open_shard_.reset();
   // What is whole is committed even where the pass failed; the first failure is the one to tell.
@@ -353,6 +354,17 @@ void ChunkPass::WatchStates(const ChunkWork& work, const BatchStates& states) {
                         fmt::format("the model's head agrees with the text at {} of {} positions so far, and at {} in a wrong reading of the "
                                     "states: stop and try `draftmill doctor model`, unless the model was never trained",
                                     agreement_.as_stored, agreement_.positions, agreement_.BestWrong()));
+}
+
+/// Told when it begins and when it ends, not every half minute between.
+void ChunkPass::WatchDisk(const WriterSpan& span) {
+  if (span.disk_is_slower() == disk_is_slower_) return;
+  disk_is_slower_ = span.disk_is_slower();
+  if (disk_is_slower_) {
+    context_.monitor->Say(EventLevel::kWarning, "the disk is slower than the states: " + Describe(span));
+  } else {
+    context_.monitor->Say(EventLevel::kInfo, "the disk keeps up with the states again");
+  }
 }
 
 Status ChunkPass::Write(const ChunkWork& work, const BatchStates& states) {

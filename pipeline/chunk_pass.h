@@ -72,6 +72,7 @@ class ChunkPass {
   Result<std::optional<BlockRequest>> NextBlock(const ChunkWork& work, std::size_t& block);
   Status Write(const ChunkWork& work, const BatchStates& states);
   void WatchStates(const ChunkWork& work, const BatchStates& states);
+  void WatchDisk(const WriterSpan& span);
   Status OpenShardFor(const ChunkWork& work, std::int64_t shard);
   Status PublishOpenShard(const ChunkWork& work);
   Status Finish(const ChunkWork& work);
@@ -89,6 +90,7 @@ class ChunkPass {
   HeadAgreement agreement_;          ///< of this start's batches
   bool norms_reported_ = false;
   bool agreement_reported_ = false;
+  bool disk_is_slower_ = false;
 };
 
 }  // namespace draftmill

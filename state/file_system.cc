@@ -17,6 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "state/direct_write.h"
+
 namespace draftmill {
 namespace {
 
@@ -91,20 +93,19 @@ class PosixReadableFile final : public ReadableFile {
 
 class PosixWritableFile final : public WritableFile {
  public:
-  PosixWritableFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  PosixWritableFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)), direct_(fd_.get()) {}
 
   Status WriteAt(std::int64_t offset, std::span<const std::byte> bytes) override {
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      const auto count = RetryInterrupted([&] {
-        return ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, offset + static_cast<off_t>(done));
-      });
-      if (count < 0) return ErrnoStatus(errno, Describe("write", path_));
-      // A write of nothing without an error would repeat for ever.
-      if (count == 0) return ErrnoStatus(EIO, Describe("write", path_));
-      done += static_cast<std::size_t>(count);
-    }
-    return OkStatus();
+    if (static_cast<std::int64_t>(bytes.size()) < kLeastDirectBytes) return WriteCached(offset, bytes);
+    // Blocks that are not this write's alone go through the page cache, where their neighbours' bytes are too.
+    const auto head = static_cast<std::size_t>((kDirectBlock - offset % kDirectBlock) % kDirectBlock);
+    const std::size_t middle = (bytes.size() - head) / kDirectBlock * kDirectBlock;
+    const std::int64_t first_block = offset + static_cast<std::int64_t>(head);
+    Result<bool> done = direct_.Write(first_block, bytes.subspan(head, middle));
+    if (!done.ok()) return done.status().WithContext(path_);
+    if (!*done) return WriteCached(offset, bytes);
+    DRAFTMILL_RETURN_IF_ERROR(WriteCached(offset, bytes.first(head)));
+    return WriteCached(first_block + static_cast<std::int64_t>(middle), bytes.subspan(head + middle));
   }
 
   Status Allocate(std::int64_t size_bytes) override {
@@ -134,8 +135,24 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
+  /// Through the page cache.
+  Status WriteCached(std::int64_t offset, std::span<const std::byte> bytes) {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const auto count = RetryInterrupted([&] {
+        return ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, offset + static_cast<off_t>(done));
+      });
+      if (count < 0) return ErrnoStatus(errno, Describe("write", path_));
+      // A write of nothing without an error would repeat for ever.
+      if (count == 0) return ErrnoStatus(EIO, Describe("write", path_));
+      done += static_cast<std::size_t>(count);
+    }
+    return OkStatus();
+  }
+
   FileDescriptor fd_;
   std::string path_;
+  DirectWriter direct_;
 };
 
 /// Makes the entries of a folder durable; 0 or an errno.

@@ -53,7 +53,8 @@ class ReadableFile {
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  /// Writes all bytes at `offset`, growing the file as needed.
+  /// Writes all bytes at `offset`, growing the file as needed. Large ones go past the page cache, on a few threads at once,
+  /// where the file system allows it (state/direct_write.h).
   virtual Status WriteAt(std::int64_t offset, std::span<const std::byte> bytes) = 0;
   /// Reserves space, so that later writes below `size_bytes` do not meet a full disk where the file system can promise
   /// it. The size of the file stays as it is.

@@ -1,5 +1,6 @@
 #include "state/file_system.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "state/direct_write.h"
 #include "state/temporary_folder.h"
 
 namespace draftmill {
@@ -52,6 +54,66 @@ TEST_F(FileSystemTest, RefusesAFileLargerThanTheLimit) {
   ASSERT_TRUE(files_.WriteAtomically(Path("a"), "12345").ok());
   EXPECT_TRUE(files_.ReadAll(Path("a"), 5).ok());
   EXPECT_EQ(files_.ReadAll(Path("a"), 4).status().code(), StatusCode::kInvalidInput);
+}
+
+/// Large writes take another way than small ones; what stands beside them must not change, wherever they begin.
+TEST_F(FileSystemTest, LargeWritesLeaveTheirNeighboursAlone) {
+  constexpr std::int64_t kLarge = (std::int64_t{17} << 20) + 1234;
+  for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{4096}, std::int64_t{1}, std::int64_t{4095}, std::int64_t{5000}}) {
+    for (const std::size_t shift : {0U, 1U, 64U, 512U}) {
+      std::string content(static_cast<std::size_t>(kLarge) + shift, 'x');
+      for (std::size_t i = shift; i < content.size(); ++i) content[i] = static_cast<char>(i * 31 + i / 4096);
+      const std::string_view large = std::string_view(content).substr(shift);
+      const std::string path = Path("large");
+      const auto file = files_.OpenForWriting(path, OpenMode::kCreate);
+      ASSERT_TRUE(file.ok());
+      ASSERT_TRUE((*file)->WriteAt(0, Bytes(std::string(static_cast<std::size_t>(offset), 'a'))).ok());
+      ASSERT_TRUE((*file)->WriteAt(offset + kLarge, Bytes("end")).ok());
+      ASSERT_TRUE((*file)->WriteAt(offset, Bytes(large)).ok());
+      ASSERT_TRUE((*file)->Sync().ok());
+      ASSERT_TRUE((*file)->Close().ok());
+      const Result<std::string> back = files_.ReadAll(path);
+      ASSERT_TRUE(back.ok());
+      const bool same = *back == std::string(static_cast<std::size_t>(offset), 'a') + std::string(large) + "end";
+      EXPECT_TRUE(same) << "at " << offset << ", memory shifted by " << shift;
+    }
+  }
+}
+
+TEST_F(FileSystemTest, LargeWritesOfDifferentRangesMayRunAtOnce) {
+  constexpr std::size_t kLarge = (std::size_t{16} << 20) + 100;
+  const auto file = files_.OpenForWriting(Path("large"), OpenMode::kCreate);
+  ASSERT_TRUE(file.ok());
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (std::size_t i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string part(kLarge, static_cast<char>('a' + i));
+      if (!(*file)->WriteAt(static_cast<std::int64_t>(i * kLarge), Bytes(part)).ok()) ++failed;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  const Result<std::string> back = files_.ReadAll(Path("large"));
+  ASSERT_TRUE(back.ok());
+  const bool same = *back == std::string(kLarge, 'a') + std::string(kLarge, 'b') + std::string(kLarge, 'c');
+  EXPECT_TRUE(same);
+}
+
+TEST_F(FileSystemTest, DirectWritesWriteWholeBlocksOrSayThatTheyCannot) {
+  const int descriptor = ::open(Path("direct").c_str(), O_RDWR | O_CREAT, 0644);
+  ASSERT_GE(descriptor, 0);
+  std::string content(std::size_t{32} << 20, 'x');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 17 + i / 4096);
+  {
+    DirectWriter direct(descriptor);
+    const Result<bool> done = direct.Write(8192, Bytes(content));
+    ASSERT_TRUE(done.ok()) << done.status().ToString();
+    const std::string back = *files_.ReadAll(Path("direct"));
+    const bool same = back == std::string(8192, '\0') + content;
+    EXPECT_TRUE(same || !*done) << "this file system has no direct I/O and yet wrote";
+  }
+  ::close(descriptor);
 }
 
 TEST_F(FileSystemTest, ReadAtStopsOnlyAtTheEnd) {

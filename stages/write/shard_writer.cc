@@ -1,10 +1,15 @@
 #include "stages/write/shard_writer.h"
 
 #include <algorithm>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace draftmill {
 namespace {
+
+/// Batches from here on are hashed while the disk takes them.
+constexpr std::int64_t kLeastOverlappedBytes = std::int64_t{4} << 20;
 
 std::string SampleName(const SampleKey& key) {
   return "sample " + std::to_string(key.sample_id) + "/" + std::to_string(key.variant);
@@ -217,6 +222,27 @@ Status ShardWriter::HashStates(const BatchStates& states, const ShardBatch& batc
   return OkStatus();
 }
 
+Status ShardWriter::HashAndWrite(const BatchStates& states, const ShardBatch& batch, Slot& slot) {
+  Status hashed;
+  const auto hash = [&] { hashed = HashStates(states, batch, slot).WithContext(Context(batch.batch)); };
+  std::thread hasher;
+  if (batch.bytes >= kLeastOverlappedBytes) {
+    try {
+      hasher = std::thread(hash);
+    } catch (const std::system_error&) {
+      // The machine gives no more threads: one after the other, then.
+    }
+  }
+  if (!hasher.joinable()) {
+    hash();
+    DRAFTMILL_RETURN_IF_ERROR(hashed);
+  }
+  const Status written = file_->WriteAt(batch.offset, std::as_bytes(std::span(states.hidden_states)));
+  if (hasher.joinable()) hasher.join();
+  DRAFTMILL_RETURN_IF_ERROR(hashed);
+  return written;
+}
+
 Result<WrittenBatch> ShardWriter::WriteBatch(const BatchStates& states) {
   const std::int64_t index = states.batch - layout_.batches.front().batch;
   if (index < 0 || index >= static_cast<std::int64_t>(slots_.size())) {
@@ -230,8 +256,7 @@ Result<WrittenBatch> ShardWriter::WriteBatch(const BatchStates& states) {
   }
   Slot& slot = slots_[static_cast<std::size_t>(index)];
   slot.written = false;
-  DRAFTMILL_RETURN_IF_ERROR(HashStates(states, batch, slot).WithContext(Context(batch.batch)));
-  DRAFTMILL_RETURN_IF_ERROR(file_->WriteAt(batch.offset, std::as_bytes(std::span(states.hidden_states))));
+  DRAFTMILL_RETURN_IF_ERROR(HashAndWrite(states, batch, slot));
   DRAFTMILL_RETURN_IF_ERROR(file_->WriteAt(layout_.TensorOffset("sample_state") + batch.first_sample,
                                            std::as_bytes(std::span(states.sample_state))));
   if (Status status = file_->Sync(); !status.ok()) {

@@ -91,6 +91,8 @@ class ShardWriter {
   Result<bool> Resume(std::span<const WrittenBatch> recorded);
   Status CheckIdentity(const BatchStates& states, const ShardBatch& batch) const;
   Status HashStates(const BatchStates& states, const ShardBatch& batch, Slot& slot);
+  /// Both at once where a batch is large: on a fast disk neither may wait for the other.
+  Status HashAndWrite(const BatchStates& states, const ShardBatch& batch, Slot& slot);
   std::string Context(std::int64_t batch) const;
 
   FileSystem& file_system_;

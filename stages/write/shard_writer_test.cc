@@ -64,6 +64,7 @@ class ShardWriterTest : public testing::Test {
   TokenizedChunk chunk_ = ExampleShardChunk();
   ChunkPlan plan_ = ExamplePlan();
   ShardConvention convention_ = ExampleConvention();
+  std::vector<BatchStates> large_;
 };
 
 TEST_F(ShardWriterTest, AWrittenShardReadsBack) {
@@ -94,6 +95,44 @@ TEST_F(ShardWriterTest, AWrittenShardReadsBack) {
   EXPECT_EQ(check->digest, shard->file.digest);
   EXPECT_TRUE(check->damaged_samples.empty());
   for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(check->batch_digests[i], rows[i].digest);
+}
+
+/// Large batches are hashed while they are written, past the page cache, and begin within a block of the disk.
+TEST_F(ShardWriterTest, LargeBatchesGiveTheDigestsOfTheirBytes) {
+  chunk_ = ExampleChunk(12, {3, 1500, 700, 900});
+  plan_ = ExamplePlan();
+  plan_.order = {0, 1, 2, 3};
+  plan_.batches = {{0, 2}, {2, 2}};
+  plan_.shards = {{0, 2}};
+  plan_.batch_tokens = {1503, 1600};
+  convention_.hidden_size = 4 * 900;  // 14,400 bytes a token
+  std::vector<WrittenBatch> rows;
+  for (const std::int64_t batch : {0, 1}) {
+    large_.push_back(States(batch));
+    large_.back().hidden_states.resize(static_cast<std::size_t>(plan_.batch_tokens[static_cast<std::size_t>(batch)] * 7200));
+    for (std::size_t i = 0; i < large_.back().hidden_states.size(); ++i) {
+      large_.back().hidden_states[i] = static_cast<std::uint16_t>(i * 7919 + static_cast<std::size_t>(batch));
+    }
+  }
+  auto writer = ShardWriter::Open(files_, folder_.path(), Source(), {}).value();
+  for (const std::int64_t batch : {1, 0}) {
+    const Result<WrittenBatch> row = writer->WriteBatch(large_[static_cast<std::size_t>(batch)]);
+    ASSERT_TRUE(row.ok()) << row.status().ToString();
+    rows.push_back(*row);
+  }
+  const Result<PublishedShard> shard = writer->Publish();
+  ASSERT_TRUE(shard.ok()) << shard.status().ToString();
+  Result<ShardReader> reader = ShardReader::Open(files_, Path());
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  const Result<ShardCheck> check = reader->CheckBytes();
+  ASSERT_TRUE(check.ok());
+  EXPECT_EQ(check->digest, shard->file.digest);
+  EXPECT_TRUE(check->damaged_samples.empty());
+  EXPECT_EQ(check->batch_digests[0], rows[1].digest);
+  EXPECT_EQ(check->batch_digests[1], rows[0].digest);
+  const Result<std::vector<std::uint16_t>> states = reader->ReadStates(1);
+  ASSERT_TRUE(states.ok());
+  EXPECT_TRUE(std::equal(states->begin(), states->end(), large_[0].hidden_states.begin() + 3 * 7200));
 }
 
 TEST_F(ShardWriterTest, TheOrderOfBatchesDoesNotMatter) {

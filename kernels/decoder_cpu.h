@@ -156,13 +156,14 @@ struct GateArgs {
   float limit = 0;             ///< kClampedSwiglu
 };
 
-/// residual[i] += branch[i].
+/// residual[i] += branch[i]. The branch counts as the bfloat16 value that its module returns; the sum stays in float32,
+/// since its rounding in every layer makes a third of the error of transformers' bfloat16 states (docs/models.md).
 template <typename T>
 struct AddResidualArgs {
   float* residual = nullptr;
   const T* branch = nullptr;
   std::int64_t count = 0;
-  bool rounds = true;
+  bool rounds = true;  ///< the branch, where it is stored as float
 };
 
 /// Copies rows of the residual stream to their place among the captured layers, as bfloat16.

@@ -356,9 +356,7 @@ template <bool kRounds, typename T>
 void AddRows(const AddResidualArgs<T>& args) {
   float* __restrict residual = args.residual;
   const T* __restrict branch = args.branch;
-  for (std::int64_t i = 0; i < args.count; ++i) {
-    residual[i] = Rounded<kRounds>(residual[i] + Load<kRounds>(branch[i]));
-  }
+  for (std::int64_t i = 0; i < args.count; ++i) residual[i] += Load<kRounds>(branch[i]);
 }
 
 template <typename T>

@@ -83,6 +83,13 @@ TEST_P(DecoderCpu, BothOperandTypesGiveTheSameValues) {
   EXPECT_EQ(residual, other);
 }
 
+TEST_P(DecoderCpu, TheResidualStreamKeepsWhatBfloat16WouldLose) {
+  std::vector<float> residual = {1.0F, 1.0F};
+  const std::vector<Bf16> small = {ToBf16(0x1p-12F), ToBf16(-0x1p-12F)};
+  for (int layer = 0; layer < 16; ++layer) bf16_kernels().add_residual({residual.data(), small.data(), 2, true});
+  EXPECT_EQ(residual, (std::vector<float>{1.0F + 0x1p-8F, 1.0F - 0x1p-8F}));
+}
+
 TEST_P(DecoderCpu, SiluGateIsExact) {
   std::vector<float> gate_up;
   for (float g = -100.0F; g <= 100.0F; g += 0.37F) gate_up.push_back(g);

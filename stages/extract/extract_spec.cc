@@ -54,8 +54,8 @@ const StageSpec& ExtractSpec() {
            .maximum = 16777216.0},
           {.name = "numerics",
            .type = ParameterType::kChoice,
-           .doc = "`hf` rounds where the published transformers model rounds. `fused` rounds once in norms, as serving "
-                  "engines do.",
+           .doc = "`hf` rounds inside the layers where the published transformers model rounds. `fused` rounds once in "
+                  "norms, as serving engines do. With both, the CPU keeps the residual stream in float32.",
            .default_yaml = "hf",
            .choices = {"hf", "fused"}}}};
   return spec;

@@ -15,18 +15,18 @@ void ExpandMatrix(const PackedExperts& packed, const PackedMatrix& matrix, const
     const std::int64_t scale_row = row / stack_rows * stack_scale_rows + row % stack_rows / packed.block_rows;
     const std::byte* const row_values = values + row * matrix.row_bytes;
     // Parts begin at multiples of 64 bytes and rows of scales at multiples of their size.
-    const void* const row_scales = scales + scale_row * matrix.scale_columns * matrix.scale_bytes;
+    const std::byte* const row_scales = scales + scale_row * matrix.scale_columns * matrix.scale_bytes;
     W* const to = out + row * matrix.columns;
     switch (packed.method) {
       case QuantizationMethod::kNone: break;
       case QuantizationMethod::kBlockFp8:
-        ExpandFp8(row_values, static_cast<const float*>(row_scales), packed.block_columns, 0, matrix.columns, to);
+        ExpandFp8(row_values, reinterpret_cast<const float*>(row_scales), packed.block_columns, 0, matrix.columns, to);
         break;
       case QuantizationMethod::kPackedInt4:
-        ExpandInt4(row_values, static_cast<const Bf16*>(row_scales), packed.block_columns, 0, matrix.columns, to);
+        ExpandInt4(row_values, row_scales, packed.scale_type, packed.block_columns, 0, matrix.columns, to);
         break;
       case QuantizationMethod::kMxfp4:
-        ExpandMxfp4(row_values, static_cast<const std::uint8_t*>(row_scales), packed.block_columns, 0, matrix.columns, to);
+        ExpandMxfp4(row_values, reinterpret_cast<const std::uint8_t*>(row_scales), packed.block_columns, 0, matrix.columns, to);
         break;
     }
   }

@@ -56,7 +56,7 @@ PackedMatrix LayOutMatrix(const Quantization& quantization, std::int64_t rows, s
       break;
     case QuantizationMethod::kPackedInt4:
       matrix.row_bytes = 4 * CeilDiv(columns, 8);
-      matrix.scale_bytes = 2;
+      matrix.scale_bytes = quantization.int4_scale_bytes();
       break;
     case QuantizationMethod::kMxfp4:
       matrix.row_bytes = matrix.scale_columns * quantization.block_columns / 2;
@@ -74,6 +74,7 @@ PackedExperts LayOutPacked(const ModelConfig& config) {
   const MixtureOfExperts& moe = *config.experts;
   PackedExperts packed;
   packed.method = config.quantization.method;
+  packed.scale_type = config.quantization.scale_type;
   packed.block_rows = config.quantization.block_rows;
   packed.block_columns = config.quantization.block_columns;
   std::int64_t next = 0;
@@ -92,7 +93,7 @@ LayerLayout LayoutOfLayer(const ModelConfig& config, std::int64_t layer) {
   Parts matrices;
   bool packed = false;
   for (const LayerTensor& tensor : LayerTensors(config, layer)) {
-    if (tensor.routed && tensor.quantised) {
+    if (tensor.stays_packed) {
       packed = true;
       continue;
     }

@@ -22,7 +22,7 @@ struct PackedMatrix {
   std::int64_t stacked = 1;        ///< matrices one above the other: 2 for gate and up; blocks of scales begin anew in each
   std::int64_t values = 0;         ///< kBlockFp8: e4m3; kPackedInt4 (+ 8), kMxfp4 (e2m1): two elements a byte, low nibble first
   std::int64_t row_bytes = 0;      ///< of values
-  std::int64_t scales = 0;         ///< [scale_rows, scale_columns]; kBlockFp8: float32, kPackedInt4: bfloat16, kMxfp4: e8m0 bytes
+  std::int64_t scales = 0;         ///< [scale_rows, scale_columns]; kBlockFp8: float32, kPackedInt4: as stored, kMxfp4: e8m0 bytes
   std::int64_t scale_rows = 0;     ///< over all stacked matrices; kBlockFp8: one for each block of rows, else one for each row
   std::int64_t scale_columns = 0;  ///< one for each block_columns columns
   std::int64_t scale_bytes = 0;    ///< of one scale
@@ -31,6 +31,7 @@ struct PackedMatrix {
 /// The experts of a quantised checkpoint. gpt-oss's interleaved rows are put in order: gate first, then up.
 struct PackedExperts {
   QuantizationMethod method = QuantizationMethod::kNone;  ///< kNone: this layer has no packed experts
+  ScaleType scale_type = ScaleType::kBfloat16;            ///< kPackedInt4
   std::int64_t block_rows = 1;
   std::int64_t block_columns = 1;
   std::int64_t expert_bytes = 0;   ///< from one expert to the next

@@ -58,7 +58,7 @@ struct RowTarget {
 /// The scales of a matrix that is expanded while it is read.
 struct MatrixScales {
   std::vector<float> of_blocks;    ///< kBlockFp8
-  std::vector<Bf16> of_groups;     ///< kPackedInt4
+  std::vector<std::byte> of_groups;  ///< kPackedInt4, as stored
 };
 
 /// Collects the reads of one layer: scales first, since values are expanded with them.
@@ -99,7 +99,7 @@ class LayerPlan {
 
   void Add(const LayerTensor& tensor) {
     MatrixScales* scales = nullptr;
-    if (tensor.quantised && !tensor.routed) scales = &scales_.emplace_back();
+    if (tensor.quantised && !tensor.stays_packed) scales = &scales_.emplace_back();
     for (const StoredTensor& stored : StoredTensors(config_.quantization, tensor)) {
       const TensorPlace& place = tensors_.Get(prefix_ + stored.name);
       roles_.push_back(stored.role);
@@ -191,9 +191,9 @@ class LayerPlan {
   }
 
   Deliver GroupScales(const TensorPlace& place, MatrixScales& scales) {
-    scales.of_groups.resize(static_cast<std::size_t>(place.info.elements()));
+    scales.of_groups.resize(static_cast<std::size_t>(place.info.bytes));
     return [out = scales.of_groups.data()](std::int64_t first_byte, std::span<const std::byte> bytes) {
-      std::memcpy(static_cast<void*>(out + first_byte / 2), bytes.data(), bytes.size());
+      std::memcpy(out + first_byte, bytes.data(), bytes.size());
       return OkStatus();
     };
   }
@@ -227,12 +227,14 @@ class LayerPlan {
 
   Deliver ExpandedInt4(const LayerTensor& tensor, const MatrixScales& scales) {
     const std::int64_t columns = tensor.shape[1];
-    const std::int64_t group = config_.quantization.block_columns;
-    return ByRows((columns + 7) / 8 * 4, columns, 2, [=, out = MatrixOf(tensor), from = &scales.of_groups](
+    const Quantization& quantization = config_.quantization;
+    const std::int64_t group = quantization.block_columns;
+    const std::int64_t scale_row_bytes = (columns + group - 1) / group * quantization.int4_scale_bytes();
+    return ByRows((columns + 7) / 8 * 4, columns, 2, [=, out = MatrixOf(tensor), from = &scales.of_groups,
+                                                        type = quantization.scale_type](
                                                          std::int64_t row, std::int64_t column, std::int64_t count,
                                                          const std::byte* bytes) {
-      const Bf16* const row_scales = from->data() + row * ((columns + group - 1) / group);
-      ExpandInt4(bytes, row_scales, group, column, count, out + row * columns + column);
+      ExpandInt4(bytes, from->data() + row * scale_row_bytes, type, group, column, count, out + row * columns + column);
     });
   }
 

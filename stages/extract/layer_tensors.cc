@@ -188,6 +188,9 @@ void MarkQuantised(const ModelConfig& config, std::int64_t layer, std::vector<La
     const std::string module = tensor.expert > 0 ? FirstExpertModule(tensor) : ModuleOf(tensor);
     tensor.quantised = quantization.kept.empty() || !quantization.kept.contains(LayerPrefix(layer) + module);
   }
+  // Where the quantisation leaves some of the experts' matrices out, all are expanded while they are read.
+  const bool packs = std::all_of(tensors.begin(), tensors.end(), [](const LayerTensor& tensor) { return !tensor.routed || tensor.quantised; });
+  for (LayerTensor& tensor : tensors) tensor.stays_packed = packs && tensor.routed;
 }
 
 }  // namespace

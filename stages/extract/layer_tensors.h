@@ -31,6 +31,7 @@ struct LayerTensor {
   std::int64_t expert = -1;                      ///< of routed experts' matrices; -1 for all experts at once or none
   bool routed = false;                           ///< a matrix of routed experts
   bool quantised = false;                        ///< stored as the checkpoint's quantisation says
+  bool stays_packed = false;                     ///< quantised in memory too: routed experts of a layer where all of them are
 
   std::int64_t elements() const;
 };

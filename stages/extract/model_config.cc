@@ -176,22 +176,8 @@ Result<const json::Value*> TextSection(const json::Value& config_json, const Mod
   return text;
 }
 
-/// The experts of a layer are kept packed or plain, all of them.
-Status RequireAlikeExperts(const ModelConfig& config, std::int64_t layer, const std::string& path) {
-  int routed = 0;
-  int quantised = 0;
-  for (const LayerTensor& tensor : LayerTensors(config, layer)) {
-    if (!tensor.routed) continue;
-    ++routed;
-    if (tensor.quantised) ++quantised;
-  }
-  if (quantised == 0 || quantised == routed) return OkStatus();
-  return Unsupported(path + ": the quantisation leaves out some of the experts' matrices of layer " + std::to_string(layer) +
-                     ", which is not supported; use the unquantised weights");
-}
-
 /// Which of the layers' matrices the quantisation leaves as they were.
-Status ResolveKept(const std::string& path, ModelConfig& config) {
+Status ResolveKept(ModelConfig& config) {
   if (config.quantization.not_quantised.empty() || config.quantization.method == QuantizationMethod::kMxfp4) return OkStatus();
   DRAFTMILL_ASSIGN_OR_RETURN(const ModulePatterns patterns, ModulePatterns::Compile(config.quantization));
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -199,7 +185,6 @@ Status ResolveKept(const std::string& path, ModelConfig& config) {
       DRAFTMILL_ASSIGN_OR_RETURN(const bool kept, patterns.Matches(module));
       if (kept) config.quantization.kept.insert(module);
     }
-    DRAFTMILL_RETURN_IF_ERROR(RequireAlikeExperts(config, layer, path));
   }
   return OkStatus();
 }
@@ -247,7 +232,7 @@ Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Va
     return Unsupported(path + ": " + std::to_string(config.num_layers) + " layers of " + std::to_string(config.experts->experts) +
                        " experts are more than draftmill takes");
   }
-  DRAFTMILL_RETURN_IF_ERROR(ResolveKept(path, config));
+  DRAFTMILL_RETURN_IF_ERROR(ResolveKept(config));
   config.taken_from_class_defaults = fields.defaults();
   std::vector<std::int64_t> eos = EosIds(config_json);
   config.eos_by_file.emplace_back("config.json", eos.empty() ? EosIds(*text) : std::move(eos));

@@ -78,12 +78,18 @@ enum class QuantizationMethod : std::uint8_t {
 /// "fp8", "compressed-tensors", "mxfp4": as config.json names the method; "none".
 const char* QuantizationName(QuantizationMethod method);
 
+/// How the scales of kPackedInt4 are stored. config.json does not say it; the headers do.
+enum class ScaleType : std::uint8_t { kBfloat16, kFloat16, kFloat32 };
+
 struct Quantization {
   QuantizationMethod method = QuantizationMethod::kNone;
+  ScaleType scale_type = ScaleType::kBfloat16;  ///< kPackedInt4; set from the checkpoint before any layout is made
   std::int64_t block_rows = 0;           ///< kBlockFp8
   std::int64_t block_columns = 0;        ///< kBlockFp8; group size of kPackedInt4 and kMxfp4
   std::vector<std::string> not_quantised;  ///< patterns of module names, as config.json gives them
   std::set<std::string, std::less<>> kept; ///< the layers' matrices that these mean: "layers.0.self_attn.q_proj"
+
+  std::int64_t int4_scale_bytes() const { return scale_type == ScaleType::kFloat32 ? 4 : 2; }
 };
 
 /// A decoder with pre-norm blocks of attention and gated MLP. The flags are what tells the families apart.

@@ -150,8 +150,6 @@ TEST(ModelFamily, EachRefusesWhatItDoesNotKnow) {
       {"qwen3", "quantization_config", kTestMxfp4, "mxfp4"},
       {"gpt_oss", "quantization_config", kTestFp8, "fp8"},
       {"qwen3", "quantization_config", R"({"quant_method": "compressed-tensors", "format": "float-quantized"})", "float-quantized"},
-      {"deepseek_v3", "quantization_config", R"({"quant_method": "fp8", "weight_block_size": [8, 8],
-        "modules_to_not_convert": ["down_proj"]})", "layer 1"},
       {"llama", "quantization_config", R"({"quant_method": "fp8", "weight_block_size": [8, 8],
         "modules_to_not_convert": ["(a+)+$"]})", ""},
       {"llama", "quantization_config", R"({"quant_method": "fp8", "weight_block_size": [8, 8],

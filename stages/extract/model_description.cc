@@ -70,6 +70,7 @@ Result<ModelFolder> OpenModelFolder(const std::string& model_folder, const std::
   DRAFTMILL_ASSIGN_OR_RETURN(model.config, ReadModelConfig(model_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(model.index, OpenWeightsIndex(model_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(model.tensors, MatchTensors(model.index, model.config));
+  model.config.quantization.scale_type = model.tensors.scale_type();
   ModelDescription& description = model.description;
   DRAFTMILL_ASSIGN_OR_RETURN(description.layers, ResolveLayers(layers, model.config.num_layers));
   description.family = model.config.family->name;

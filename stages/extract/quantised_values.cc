@@ -47,10 +47,11 @@ const std::array<float, 256>& E4m3Table() {
 void Assign(float value, Bf16& out) { out = ToBf16(value); }
 void Assign(float value, float& out) { out = RoundToBf16(value); }
 
-/// The sixteen values of a group: code times scale, rounded.
-template <typename W>
-void FillTable(const std::array<float, kNibbles>& codes, float scale, std::array<W, kNibbles>& table) {
-  for (std::size_t nibble = 0; nibble < kNibbles; ++nibble) Assign(codes[nibble] * scale, table[nibble]);
+/// The sixteen values of a group.
+using Products = std::array<float, kNibbles>;
+
+void Multiply(const std::array<float, kNibbles>& codes, float scale, Products& products) {
+  for (std::size_t nibble = 0; nibble < kNibbles; ++nibble) products[nibble] = codes[nibble] * scale;
 }
 
 /// Looks up the nibbles of one group from an even element on.
@@ -79,13 +80,10 @@ __attribute__((target("sse4.1"))) __m128i RoundFour(__m128 values) {
 }
 
 /// LookUp of a multiple of 32 elements of one group: the table's bytes are looked up as bytes.
-__attribute__((target("sse4.1"))) void LookUpVector(const std::byte* values, const std::array<float, kNibbles>& codes, float scale,
-                                                    std::int64_t count, Bf16* out) {
-  const __m128 factor = _mm_set1_ps(scale);
+__attribute__((target("sse4.1"))) void LookUpVector(const std::byte* values, const Products& products, std::int64_t count,
+                                                    Bf16* out) {
   __m128i rounded[4];
-  for (std::size_t quarter = 0; quarter < 4; ++quarter) {
-    rounded[quarter] = RoundFour(_mm_mul_ps(_mm_loadu_ps(codes.data() + 4 * quarter), factor));
-  }
+  for (std::size_t quarter = 0; quarter < 4; ++quarter) rounded[quarter] = RoundFour(_mm_loadu_ps(products.data() + 4 * quarter));
   const __m128i first = _mm_packus_epi32(rounded[0], rounded[1]);
   const __m128i second = _mm_packus_epi32(rounded[2], rounded[3]);
   const __m128i low_byte = _mm_set1_epi16(0xff);
@@ -135,13 +133,13 @@ __attribute__((target("sse4.1"))) std::int64_t ExpandFp8Vector(const std::byte* 
 
 /// Elements of a group that the vector form does; 0 where there is none for W or this machine.
 template <typename W>
-std::int64_t LookUpFast(const std::byte* values, const std::array<float, kNibbles>& codes, float scale, std::int64_t count, W* out) {
+std::int64_t LookUpFast(const std::byte* values, const Products& products, float scale, std::int64_t count, W* out) {
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<W, Bf16>) {
     const std::int64_t whole = count / kLanes * kLanes;
     // Rounding in vectors knows no NaN and no infinity: their groups take the plain form.
     if (whole > 0 && HasVectorForms() && std::abs(scale) < kLargestPlainScale) {
-      LookUpVector(values, codes, scale, whole, out);
+      LookUpVector(values, products, whole, out);
       return whole;
     }
   }
@@ -149,17 +147,19 @@ std::int64_t LookUpFast(const std::byte* values, const std::array<float, kNibble
   return 0;
 }
 
+/// fill(index, products) gives the values of a group and returns its scale; assign(value, element) rounds to W.
 template <typename W>
-void ExpandNibbles(const std::byte* values, const std::array<float, kNibbles>& codes, std::int64_t group, std::int64_t column,
-                   std::int64_t count, W* out, const auto& scale_of) {
+void ExpandNibbles(const std::byte* values, std::int64_t group, std::int64_t column, std::int64_t count, W* out, const auto& fill,
+                   const auto& assign) {
+  Products products;
   std::array<W, kNibbles> table;
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t index = (column + done) / group;
     const std::int64_t end = std::min((index + 1) * group - column, count);
-    const float scale = scale_of(index);
-    if (done % 2 == 0) done += LookUpFast(values + done / 2, codes, scale, end - done, out + done);
+    const float scale = fill(index, products);
+    if (done % 2 == 0) done += LookUpFast(values + done / 2, products, scale, end - done, out + done);
     if (done == end) continue;
-    FillTable(codes, scale, table);
+    for (std::size_t nibble = 0; nibble < kNibbles; ++nibble) assign(products[nibble], table[nibble]);
     for (; done < end && done % 2 != 0; ++done) out[done] = table[std::to_integer<std::uint32_t>(values[done / 2]) >> 4];
     LookUp(values + done / 2, table, end - done, out + done);
     done = end;
@@ -198,23 +198,72 @@ void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block,
   }
 }
 
+float RoundToHalf(float value) {
+  const float magnitude = std::abs(value);
+  if (!(magnitude < 65520.0F)) return std::isnan(value) ? value : std::copysign(std::numeric_limits<float>::infinity(), value);
+  // Adding and taking away a number of the last place's size rounds to even; below 2^-14 that place is 2^-24.
+  const int exponent = std::max(std::ilogb(std::max(magnitude, 0x1p-14F)), -14);
+  const float shift = std::ldexp(1.5F, exponent - 10 + 23);
+  const float rounded = (magnitude + shift) - shift;
+  return std::copysign(rounded, value);
+}
+
 template <typename W>
-void ExpandInt4(const std::byte* values, const Bf16* scales, std::int64_t group, std::int64_t column, std::int64_t count, W* out) {
-  ExpandNibbles(values, kInt4, group, column, count, out, [scales](std::int64_t index) { return ToFloat(scales[index]); });
+void ExpandInt4(const std::byte* values, const std::byte* scales, ScaleType type, std::int64_t group, std::int64_t column,
+                std::int64_t count, W* out) {
+  const auto to_bf16 = [](float value, W& element) { Assign(value, element); };
+  const auto bits_of = [scales](std::int64_t index) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, scales + 2 * index, sizeof bits);
+    return bits;
+  };
+  if (type == ScaleType::kBfloat16) {
+    const auto fill = [&](std::int64_t index, Products& products) {
+      const float scale = ToFloat(Bf16{bits_of(index)});
+      Multiply(kInt4, scale, products);
+      return scale;
+    };
+    return ExpandNibbles(values, group, column, count, out, fill, to_bf16);
+  }
+  const auto fill = [&](std::int64_t index, Products& products) {
+    float scale = 0;
+    if (type == ScaleType::kFloat32) {
+      std::memcpy(&scale, scales + 4 * index, sizeof scale);
+      Multiply(kInt4, scale, products);
+      return scale;
+    }
+    scale = HalfToFloat(bits_of(index));
+    Multiply(kInt4, scale, products);
+    bool finite = true;
+    for (float& product : products) {
+      product = RoundToHalf(product);
+      finite &= std::isfinite(product);
+    }
+    return finite ? scale : std::numeric_limits<float>::infinity();
+  };
+  if constexpr (std::is_same_v<W, float>) {
+    ExpandNibbles(values, group, column, count, out, fill, [](float value, float& element) { element = value; });
+  } else {
+    ExpandNibbles(values, group, column, count, out, fill, to_bf16);
+  }
 }
 
 template <typename W>
 void ExpandMxfp4(const std::byte* values, const std::uint8_t* scales, std::int64_t group, std::int64_t column,
                  std::int64_t count, W* out) {
   // 255 is NaN in the standard; transformers' power of two is infinite there. Either way the layer's states show it.
-  ExpandNibbles(values, kE2m1, group, column, count, out,
-                [scales](std::int64_t index) { return std::ldexp(1.0F, static_cast<int>(scales[index]) - 127); });
+  const auto fill = [scales](std::int64_t index, Products& products) {
+    const float scale = std::ldexp(1.0F, static_cast<int>(scales[index]) - 127);
+    Multiply(kE2m1, scale, products);
+    return scale;
+  };
+  ExpandNibbles(values, group, column, count, out, fill, [](float value, W& element) { Assign(value, element); });
 }
 
 template void ExpandFp8(const std::byte*, const float*, std::int64_t, std::int64_t, std::int64_t, Bf16*);
 template void ExpandFp8(const std::byte*, const float*, std::int64_t, std::int64_t, std::int64_t, float*);
-template void ExpandInt4(const std::byte*, const Bf16*, std::int64_t, std::int64_t, std::int64_t, Bf16*);
-template void ExpandInt4(const std::byte*, const Bf16*, std::int64_t, std::int64_t, std::int64_t, float*);
+template void ExpandInt4(const std::byte*, const std::byte*, ScaleType, std::int64_t, std::int64_t, std::int64_t, Bf16*);
+template void ExpandInt4(const std::byte*, const std::byte*, ScaleType, std::int64_t, std::int64_t, std::int64_t, float*);
 template void ExpandMxfp4(const std::byte*, const std::uint8_t*, std::int64_t, std::int64_t, std::int64_t, Bf16*);
 template void ExpandMxfp4(const std::byte*, const std::uint8_t*, std::int64_t, std::int64_t, std::int64_t, float*);
 

@@ -99,7 +99,8 @@ void BenchExpandFp8(benchmark::State& state) {
 void BenchExpandInt4(benchmark::State& state) {
   const std::vector<std::byte> values(static_cast<std::size_t>(kColumns / 2), std::byte{0x35});
   const std::vector<Bf16> scales(kColumns / 32, ToBf16(0.01F));
-  BenchExpand(state, [&](Bf16* out) { ExpandInt4(values.data(), scales.data(), 32, 0, kColumns, out); });
+  const auto* const stored = reinterpret_cast<const std::byte*>(scales.data());
+  BenchExpand(state, [&](Bf16* out) { ExpandInt4(values.data(), stored, ScaleType::kBfloat16, 32, 0, kColumns, out); });
 }
 
 void BenchExpandMxfp4(benchmark::State& state) {

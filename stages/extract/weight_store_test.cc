@@ -26,6 +26,7 @@
 namespace draftmill {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// The tensors of a file, one element at a time.
@@ -210,6 +211,33 @@ TEST(WeightStore, Int4OfExpertsAndOfDenseMatrices) {
   ExpectExperts(file, "model.layers.1.", model.folder.config, view);
 }
 
+/// One kind of the experts' matrices is plain: all of the layer are expanded while they are read.
+TEST(WeightStore, ExpertsThatAreQuantisedInPart) {
+  json::Value quantization = json::Parse(kTestFp8).value();
+  quantization.Set("modules_to_not_convert", json::Array{"down_proj"});
+  const OpenedModel model = OpenModel(QuantisedTestModel("deepseek_v3", json::Write(quantization)));
+  const StoredFile file(model.checkpoint->folder() + "/model.safetensors");
+  EXPECT_FALSE(file.Has("model.layers.1.mlp.experts.0.down_proj.weight_scale_inv"));
+  EXPECT_TRUE(file.Has("model.layers.1.mlp.experts.0.up_proj.weight_scale_inv"));
+  const LayerView<Bf16> view = model.store->Acquire(1).value();
+  EXPECT_EQ(view.layout->packed.bytes, 0);
+  ExpectExperts(file, "model.layers.1.", model.folder.config, view);
+}
+
+TEST(WeightStore, ScalesOfInt4AreOfOneType) {
+  const TestCheckpoint checkpoint(QuantisedTestModel("deepseek_v3", kTestInt4));
+  const ModelConfig config = ReadModelConfig(checkpoint.folder()).value();
+  WeightsIndex index = OpenWeightsIndex(checkpoint.folder()).value();
+  EXPECT_EQ(MatchTensors(index, config)->scale_type(), ScaleType::kBfloat16);
+  for (auto& [name, place] : index.tensors) {
+    if (name.ends_with("weight_scale")) place.info.dtype = safetensors::Dtype::kF16;
+  }
+  EXPECT_EQ(MatchTensors(index, config)->scale_type(), ScaleType::kFloat16);
+  index.tensors.find("model.layers.1.mlp.experts.3.up_proj.weight_scale")->second.info.dtype = safetensors::Dtype::kF32;
+  EXPECT_THAT(MatchTensors(index, config).status().message(),
+              AllOf(HasSubstr("experts.3.up_proj.weight_scale: F32"), HasSubstr("needed: F16 as ")));
+}
+
 TEST(WeightStore, CorrectionBiasStaysFloat32) {
   const OpenedModel model = OpenModel(TestModelConfig("deepseek_v3"));
   const StoredFile file(model.checkpoint->folder() + "/model.safetensors");
@@ -242,7 +270,7 @@ TEST(WeightStore, StreamedGivesTheSameBytes) {
           ASSERT_TRUE(view.ok()) << view.status().ToString();
           const LayerLayout& layout = *view->layout;
           for (const LayerTensor& tensor : LayerTensors(resident.folder.config, layer)) {
-            if (tensor.routed && tensor.quantised) continue;
+            if (tensor.stays_packed) continue;
             const std::int64_t first = layout.*tensor.part + tensor.first;
             const auto count = static_cast<std::size_t>(tensor.elements());
             const bool same = tensor.is_matrix ? std::memcmp(view->matrices + first, expected.matrices + first, 2 * count) == 0
@@ -322,6 +350,23 @@ TEST(QuantisedValues, AllOfE4m3) {
   EXPECT_EQ(E4m3ToFloat(0x7e), 448.0F);
 }
 
+/// Every half is its own rounding; between two the nearer, at ties the even one.
+TEST(QuantisedValues, RoundingToHalf) {
+  for (std::uint32_t bits = 0; bits + 1 < 0x7c00; ++bits) {
+    const float half = HalfToFloat(static_cast<std::uint16_t>(bits));
+    const float next = HalfToFloat(static_cast<std::uint16_t>(bits + 1));
+    const float between = half + (next - half) / 2;
+    ASSERT_EQ(RoundToHalf(half), half);
+    ASSERT_EQ(RoundToHalf(-half), -half);
+    ASSERT_EQ(RoundToHalf(between), bits % 2 == 0 ? half : next) << bits;
+    ASSERT_EQ(RoundToHalf(std::nextafter(between, 0.0F)), half);
+    ASSERT_EQ(RoundToHalf(std::nextafter(between, 1e9F)), next);
+  }
+  EXPECT_EQ(RoundToHalf(65519.0F), 65504.0F);
+  EXPECT_TRUE(std::isinf(RoundToHalf(-65520.0F)));
+  EXPECT_TRUE(std::isnan(RoundToHalf(std::nanf(""))));
+}
+
 /// Vector and plain forms: every value of a long row against the same value expanded alone, at every alignment.
 TEST(QuantisedValues, StretchesOfAnyLengthGiveTheSameValues) {
   std::mt19937 random(3);
@@ -338,6 +383,14 @@ TEST(QuantisedValues, StretchesOfAnyLengthGiveTheSameValues) {
   wide[5] = std::ldexp(1.0F, 125);
   narrow[4] = Bf16{0x7f80};
   powers[6] = 255;
+  std::vector<std::uint16_t> halves(20);
+  for (std::uint16_t& half : halves) half = static_cast<std::uint16_t>(random());
+  halves[3] = 0x7bff;
+  halves[4] = 0x0001;
+  const std::pair<ScaleType, const std::byte*> int4_scales[] = {
+      {ScaleType::kBfloat16, reinterpret_cast<const std::byte*>(narrow.data())},
+      {ScaleType::kFloat16, reinterpret_cast<const std::byte*>(halves.data())},
+      {ScaleType::kFloat32, reinterpret_cast<const std::byte*>(wide.data())}};
   const auto same = [](Bf16 a, Bf16 b) { return a.bits == b.bits || (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b))); };
   for (std::int64_t column = 0; column < 70; column += 2) {
     for (const std::int64_t count : {1, 2, 31, 32, 33, 64, 130, 200}) {
@@ -354,10 +407,12 @@ TEST(QuantisedValues, StretchesOfAnyLengthGiveTheSameValues) {
       expect("fp8", [&](std::int64_t i, std::int64_t n) {
         ExpandFp8(bytes.data() + column + i, wide.data(), 32, column + i, n, one.data());
       });
-      ExpandInt4(bytes.data() + column / 2, narrow.data(), 32, column, count, row.data());
-      expect("int4", [&](std::int64_t i, std::int64_t n) {
-        ExpandInt4(bytes.data() + (column + i) / 2, narrow.data(), 32, column + i, n, one.data());
-      });
+      for (const auto& [type, scales] : int4_scales) {
+        ExpandInt4(bytes.data() + column / 2, scales, type, 32, column, count, row.data());
+        expect("int4", [&, type = type, scales = scales](std::int64_t i, std::int64_t n) {
+          ExpandInt4(bytes.data() + (column + i) / 2, scales, type, 32, column + i, n, one.data());
+        });
+      }
       ExpandMxfp4(bytes.data() + column / 2, powers.data(), 32, column, count, row.data());
       expect("mxfp4", [&](std::int64_t i, std::int64_t n) {
         ExpandMxfp4(bytes.data() + (column + i) / 2, powers.data(), 32, column + i, n, one.data());
@@ -399,13 +454,12 @@ TEST(QuantisedValues, FieldCaseInt4PackOrder) {
   DRAFTMILL_TEST_DATA_OR_SKIP(folder, "field_cases/model/int4_pack_order");
   const std::string path = folder + "/w.safetensors";
   const auto values = TensorBytes(path, "w.weight_packed");
-  const auto scale_bytes = TensorBytes(path, "w.weight_scale");
-  std::vector<Bf16> scales(scale_bytes.size() / 2);
-  std::memcpy(static_cast<void*>(scales.data()), scale_bytes.data(), scale_bytes.size());
+  const auto scales = TensorBytes(path, "w.weight_scale");
   const json::Value right = RightOf(folder);
   const auto expect_row = [&](std::int64_t row, std::int64_t column, const json::Value& expected) {
     std::vector<Bf16> out(expected.as_array().size());
-    ExpandInt4(values.data() + row * 32 + column / 2, scales.data() + row * 2, 32, column, static_cast<std::int64_t>(out.size()), out.data());
+    ExpandInt4(values.data() + row * 32 + column / 2, scales.data() + row * 4, ScaleType::kBfloat16, 32, column,
+               static_cast<std::int64_t>(out.size()), out.data());
     for (std::size_t i = 0; i < out.size(); ++i) {
       EXPECT_EQ(static_cast<double>(ToFloat(out[i])), expected.as_array()[i].as_double()) << row << " " << i;
     }

@@ -159,16 +159,15 @@ std::span<const safetensors::Dtype> TypesOf(TensorRole role) {
   using safetensors::Dtype;
   static constexpr std::array kPlain = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
   static constexpr std::array kFp8 = {Dtype::kF8E4M3};
-  static constexpr std::array kBf16Only = {Dtype::kBf16};
   static constexpr std::array kWords = {Dtype::kI32};
   static constexpr std::array kShapes = {Dtype::kI64, Dtype::kI32};
   static constexpr std::array kBytes = {Dtype::kU8};
   switch (role) {
     case TensorRole::kPlain:
-    case TensorRole::kFp8Scales: return kPlain;
+    case TensorRole::kFp8Scales:
+    case TensorRole::kInt4Scales: return kPlain;
     case TensorRole::kFp8Values: return kFp8;
     case TensorRole::kInt4Values: return kWords;
-    case TensorRole::kInt4Scales: return kBf16Only;
     case TensorRole::kInt4Shape: return kShapes;
     case TensorRole::kMxfp4Values:
     case TensorRole::kMxfp4Scales: return kBytes;
@@ -188,6 +187,11 @@ std::string TypeNames(TensorRole role) {
 bool HasTypeOf(TensorRole role, safetensors::Dtype dtype) {
   const auto types = TypesOf(role);
   return std::find(types.begin(), types.end(), dtype) != types.end();
+}
+
+ScaleType ScaleTypeOf(safetensors::Dtype dtype) {
+  if (dtype == safetensors::Dtype::kF16) return ScaleType::kFloat16;
+  return dtype == safetensors::Dtype::kF32 ? ScaleType::kFloat32 : ScaleType::kBfloat16;
 }
 
 NamePrefix FindPrefix(const WeightsIndex& index) {
@@ -261,6 +265,7 @@ Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelCon
   matched.prefix_ = prefix.body;
   Mismatches mismatches;
   std::set<std::string, std::less<>> used;
+  const safetensors::TensorInfo* first_scale = nullptr;
   for (const ExpectedTensor& expected : ExpectedTensors(config)) {
     const bool is_head = expected.name.starts_with("lm_head.");
     const std::string stored = std::string(is_head ? prefix.head : prefix.body) + expected.name;
@@ -276,6 +281,16 @@ Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelCon
       mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) + ", needed: " +
                                      TypeNames(expected.role) + " " + ShapeText(expected.shape));
       continue;
+    }
+    if (mode == MatchMode::kWhole && expected.role == TensorRole::kInt4Scales) {
+      const ScaleType type = ScaleTypeOf(info.dtype);
+      if (first_scale == nullptr) matched.scale_type_ = type;
+      if (first_scale == nullptr) first_scale = &found->second.info;
+      if (type != matched.scale_type_) {
+        mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) + ", needed: " +
+                                       std::string(safetensors::DtypeName(first_scale->dtype)) + " as " + first_scale->name);
+        continue;
+      }
     }
     matched.total_bytes_ += info.bytes;
     matched.places_.emplace(expected.name, found->second);

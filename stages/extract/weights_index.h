@@ -63,6 +63,8 @@ class CheckpointTensors {
   const std::string& prefix() const { return prefix_; }
   std::int64_t total_bytes() const { return total_bytes_; }
   std::int64_t ignored() const { return ignored_; }
+  /// Of all scales of packed int4; bfloat16 where there are none.
+  ScaleType scale_type() const { return scale_type_; }
 
  private:
   friend Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config, MatchMode mode);
@@ -70,6 +72,7 @@ class CheckpointTensors {
   std::string prefix_;
   std::int64_t total_bytes_ = 0;
   std::int64_t ignored_ = 0;
+  ScaleType scale_type_ = ScaleType::kBfloat16;
 };
 
 /// Holds the checkpoint against what the model needs: every name, shape and element type.

@@ -8,6 +8,7 @@ and MXFP4; compressed-tensors for int4 where it is installed, else torch alone) 
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -43,12 +44,12 @@ def fp8(weight):
     return {"weight": stored, "weight_scale_inv": scales}, value
 
 
-def int4(weight):
+def int4(weight, scale_type=torch.bfloat16):
     rows, columns = weight.shape
     groups = weight.float().view(rows, columns // GROUP, GROUP)
-    scales = (groups.abs().amax(-1) / 7).to(torch.bfloat16)
+    scales = (groups.abs().amax(-1) / 7).to(scale_type)
     quantised = (groups / scales.float()[..., None]).round().clamp(-8, 7).to(torch.int8)
-    value = (quantised.float() * scales.float()[..., None]).to(torch.bfloat16).view(rows, columns)
+    value = (quantised.to(scale_type) * scales[..., None]).view(rows, columns)  # as compressed-tensors multiplies
     quantised = quantised.view(rows, columns)
     packed = pack_with_package(quantised)
     if packed is None:
@@ -59,11 +60,10 @@ def int4(weight):
 
 
 def pack_with_package(quantised):
-    try:
+    with contextlib.suppress(ImportError):
         from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
-    except ImportError:
-        return None
-    return pack_to_int32(quantised, 4).contiguous()
+        return pack_to_int32(quantised, 4).contiguous()
+    return None
 
 
 def mxfp4(experts):
@@ -83,6 +83,16 @@ def linear_modules(tensors, skip):
                 yield name.removesuffix(".weight")
 
 
+# int4: (type of the scales, what the quantisation leaves out besides the head)
+INT4 = {
+    "int4": (torch.bfloat16, ("self_attn", "shared_experts")),
+    "int4 with F16 scales": (torch.float16, ("self_attn", "shared_experts")),
+    "int4 with F32 scales": (torch.float32, ("self_attn", "shared_experts")),
+    "int4 but for down_proj": (torch.bfloat16, ("self_attn", "shared_experts", "down_proj")),
+    "int4 but for the dense MLPs": (torch.bfloat16, ("self_attn", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")),
+}
+
+
 def write_pair(folder, config, method):
     """Writes folder/quantised and folder/plain."""
     tiny_models.make_checkpoint(folder / "source", config)
@@ -95,16 +105,17 @@ def write_pair(folder, config, method):
             plain[name] = value.contiguous()
         section = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
     else:
-        skip = ("self_attn", "shared_experts") if method == "int4" else ()
+        scale_type, skip = INT4.get(method, (None, ()))
         for module in list(linear_modules(tensors, skip)):
-            parts, value = (int4 if method == "int4" else fp8)(stored.pop(module + ".weight"))
+            weight = stored.pop(module + ".weight")
+            parts, value = fp8(weight) if scale_type is None else int4(weight, scale_type)
             stored.update({module + "." + suffix: part for suffix, part in parts.items()})
             plain[module + ".weight"] = value
         section = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": list(FP8_BLOCK)}
-        if method == "int4":
+        if scale_type is not None:
             weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": GROUP}
             section = {"quant_method": "compressed-tensors", "format": "pack-quantized",
-                       "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
+                       "ignore": ["lm_head", *(f"re:.*{part}.*" for part in skip)],
                        "config_groups": {"experts": {"targets": ["Linear"], "weights": weights}}}
     description = json.loads((folder / "source/config.json").read_text())
     description["dtype"] = "bfloat16"
@@ -114,12 +125,12 @@ def write_pair(folder, config, method):
         (folder / name / "config.json").write_text(json.dumps({**description, **extra}))
 
 
-def states(program, folder, layers, weights):
+def states(program, folder, layers, weights, dtype):
     rows = folder / "rows.jsonl"
     rows.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in ROWS))
     output = folder / f"{weights}.safetensors"
     subprocess.run([program, "states", "--model", folder, "--input", rows, "--output", output, "--weights", weights,
-                    "--layers", ",".join(map(str, range(layers + 1)))], check=True, stdout=subprocess.DEVNULL)
+                    "--layers", ",".join(map(str, range(layers + 1))), "--dtype", dtype], check=True, stdout=subprocess.DEVNULL)
     return load_file(output)["hidden_states"].view(torch.int16)
 
 
@@ -131,6 +142,12 @@ MODELS = [
     ("deepseek_v3", "fp8", {}),
     ("deepseek_v3", "int4", {"moe_intermediate_size": 64, "intermediate_size": 128}),
     ("gpt_oss", "mxfp4", {}),
+    ("llama", "int4 with F16 scales", {"intermediate_size": 128}),
+    ("llama", "int4 with F32 scales", {"intermediate_size": 128}),
+    ("deepseek_v3", "int4 with F16 scales", {"moe_intermediate_size": 64, "intermediate_size": 128}),
+    ("deepseek_v3", "int4 with F32 scales", {"moe_intermediate_size": 64, "intermediate_size": 128}),
+    ("qwen3_moe", "int4 but for down_proj", {"moe_intermediate_size": 64, "intermediate_size": 128}),
+    ("deepseek_v3", "int4 but for the dense MLPs", {"moe_intermediate_size": 64, "intermediate_size": 128}),
 ]
 
 
@@ -145,9 +162,11 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             write_pair(folder, config, method)
-            expected = states(arguments.draftmill, folder / "plain", config.num_hidden_layers, "resident")
-            same = [torch.equal(states(arguments.draftmill, folder / "quantised", config.num_hidden_layers, weights), expected)
-                    for weights in ("resident", "streamed")]
+            depth, same = config.num_hidden_layers, []
+            for dtype in ("bfloat16", "float32"):
+                expected = states(arguments.draftmill, folder / "plain", depth, "resident", dtype)
+                same += [torch.equal(states(arguments.draftmill, folder / "quantised", depth, weights, dtype), expected)
+                         for weights in ("resident", "streamed")]
         good &= all(same)
         print(f"{family} {method}: {'the same bytes' if all(same) else 'FAILED'}", flush=True)
     return 0 if good else 1

@@ -88,6 +88,20 @@ Result<std::vector<T>> ListOf(const json::Value& root, std::string_view key, Res
   return items;
 }
 
+/// That the totals of a manifest from outside are numbers at all.
+Status CheckSums(const std::vector<ManifestEntry>& shards) {
+  std::int64_t samples = 0, tokens = 0, quarantined = 0, bytes = 0;
+  for (const ManifestEntry& shard : shards) {
+    if (__builtin_add_overflow(samples, shard.samples, &samples) ||
+        __builtin_add_overflow(tokens, shard.tokens, &tokens) ||
+        __builtin_add_overflow(quarantined, shard.quarantined, &quarantined) ||
+        __builtin_add_overflow(bytes, shard.file.bytes, &bytes)) {
+      return Corrupt("'shards' hold more than any disk, up to " + shard.file.path);
+    }
+  }
+  return OkStatus();
+}
+
 Result<Manifest> ManifestOf(const json::Value& root) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string format, TextOf(root, "format"));
   if (format != kFormatName) return Corrupt("its format is '" + format + "'");
@@ -101,6 +115,7 @@ Result<Manifest> ManifestOf(const json::Value& root) {
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.corpus, ListOf(root, "corpus", EntryOf));
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.vocab, ListOf(root, "vocab", FileOf));
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.shards, ListOf(root, "shards", EntryOf));
+  DRAFTMILL_RETURN_IF_ERROR(CheckSums(manifest.shards));
   return manifest;
 }
 

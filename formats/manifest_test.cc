@@ -45,6 +45,10 @@ TEST(Manifest, RefusesWhatIsNone) {
   text = ManifestText(Example());
   text.replace(text.find("\"bytes\":700"), 11, "\"bytes\":-70");
   EXPECT_EQ(ParseManifest(text, "m").status().message(), "m: corpus: 'bytes' is no whole number from 0");
+  text = ManifestText(Example());
+  text.replace(text.find("\"tokens\":5}"), 11, "\"tokens\":9223372036854775807}");
+  EXPECT_EQ(ParseManifest(text, "m").status().message(),
+            "m: 'shards' hold more than any disk, up to shards/000000/c000000-s001.safetensors");
 }
 
 }  // namespace

@@ -1,12 +1,43 @@
-// A state database from anywhere: opened as every reader opens it, and asked everything that people ask.
+// A state database from anywhere: opened as every reader opens it, and asked everything that people ask. An input that
+// begins with "SQLite" is the file; any other is a list of changes to a database that a run could have left: four bytes
+// of place and two of content each.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <string_view>
 
+#include "state/example_state.h"
 #include "state/state_reader.h"
+#include "state/store.h"
 #include "state/temporary_folder.h"
 
 namespace {
+
+constexpr std::size_t kChangeBytes = 6;
+
+std::string ExampleDatabase() {
+  const draftmill::TemporaryFolder folder;
+  auto state = draftmill::StateWriter::Open(folder.path(), {.create = true});
+  if (!state.ok() || !draftmill::FillExample(**state, {}).ok() || !(*state)->Close().ok()) {
+    __builtin_trap();
+  }
+  auto bytes = draftmill::RealFileSystem().ReadAll(draftmill::JoinPath(folder.path(), "state.db"));
+  if (!bytes.ok()) __builtin_trap();
+  return *std::move(bytes);
+}
+
+std::string Changed(std::string database, std::string_view changes) {
+  const auto byte = [&changes](std::size_t i) { return std::size_t{static_cast<unsigned char>(changes[i])}; };
+  for (; changes.size() >= kChangeBytes; changes.remove_prefix(kChangeBytes)) {
+    const std::size_t place = byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
+    database[place % database.size()] = changes[4];
+    database[(place + 1) % database.size()] = changes[5];
+  }
+  return database;
+}
 
 void AskEverything(draftmill::StateReader& reader) {
   static_cast<void>(reader.Progress());
@@ -27,9 +58,11 @@ void AskEverything(draftmill::StateReader& reader) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const draftmill::TemporaryFolder folder;
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (!draftmill::RealFileSystem().WriteAtomically(draftmill::JoinPath(folder.path(), "state.db"), bytes).ok())
-    return 0;
+  static const std::string example = ExampleDatabase();
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const std::string path = draftmill::JoinPath(folder.path(), "state.db");
+  for (const char* leftover : {"-wal", "-shm", "-journal"}) std::remove((path + leftover).c_str());
+  std::ofstream(path, std::ios::binary) << (input.starts_with("SQLite") ? std::string(input) : Changed(example, input));
   draftmill::Result<draftmill::StateReader> reader = draftmill::StateReader::Open(folder.path());
   if (reader.ok()) AskEverything(*reader);
   return 0;

@@ -77,7 +77,7 @@ struct Expr {
   Value constant;
   std::string text;
   const Expr* a = nullptr;
-  const Expr* b = nullptr;
+  const Expr* b = nullptr;  ///< of calls, filters and tests: what * unpacks into further arguments
   const Expr* c = nullptr;
   const Expr* d = nullptr;
   std::vector<const Expr*> items;

@@ -52,6 +52,9 @@ TEST(ChatTemplateTest, ScopesAreJinjas) {
        {"{% set ns = namespace(n=0) %}{% for i in [1,2,3] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}", "6"},
        {"{% macro m(a, b=2) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{% set c = 9 %}{{ m(1) }} {{ m(1, b=3) }}", "129 139"},
        {"{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "1"},
+       {"{% macro m(a, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ m(*[1]) }}{{ m(3, *(4,)) }}{{ m(*'é', b=5) }}{{ m(*x) }}",
+        "1234é52"},
+       {"{{ range(*[1, 4]) | list }}{{ [1, 2] | join(*['-']) }}{{ 'a.b'.split(*['.']) }}", "[1, 2, 3]1-2['a', 'b']"},
        {"{% set x %}a{{ 1 }}{% set y = 2 %}{% endset %}{{ x }}{{ y }}", "a1"},
        {"{% filter upper %}a{{ 'b' }}{% endfilter %}", "AB"}});
 }
@@ -119,6 +122,8 @@ TEST(ChatTemplateTest, ErrorsAreThoseOfJinja) {
              {"\n{{ raise_exception('No ' ~ 1) }}", "! the template refuses the row: No 1"},
              {"{{ 'a' + 1 }}", "! template line 1: can only concatenate values of one type, not 'str' and 'int'"},
              {"{{ [].append(1) }}", "! template line 1: the sandbox forbids 'append'"},
+             {"{{ range(*5) }}", "! template line 1: cannot iterate over 'int'"},
+             {"{{ range(*[1], 2) }}", "! template line 1: invalid syntax for function call expression"},
              {"{{ [x for y] }}", "! template line 1: unexpected 'for', expected ','"},
              {"{% for i in 5 %}{% endfor %}", "! template line 1: cannot iterate over 'int'"}});
 }
@@ -134,7 +139,7 @@ TEST(ChatTemplateTest, RefusesByName) {
              {"{{ 1 | nosuch if true else 'ok' }}", "! template line 1: No filter named 'nosuch'."},
              {"{{ 'ok' if true else 'x' }}{{ 1 is nosuch }}", "! template line 1: No test named 'nosuch'."},
              {"{{ 'a'.format(1) }}", "! template line 1: the method .format() is not supported"},
-             {"{{ f(*x) }}", "! template line 1: unpacking arguments with * is not supported"},
+             {"{{ f(**x) }}", "! template line 1: unpacking arguments with ** is not supported"},
              {"{% nosuch %}", "! template line 1: unknown tag 'nosuch'"}});
 }
 

@@ -142,6 +142,7 @@ class Evaluator {
   Value MethodValue(const Value& object, MethodId method, const Expr* origin);
   Value CheckDepth(Value value);
   std::span<const Value> EvalAll(const std::vector<const Expr*>& items);
+  std::span<const Value> EvalPositional(const Expr& call);
   std::span<const NamedValue> EvalNamed(const std::vector<Keyword>& keywords);
 
   // evaluator_calls.cc

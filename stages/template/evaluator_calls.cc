@@ -12,9 +12,19 @@ constexpr std::int64_t kMaximumRange = 100'000;
 
 }  // namespace
 
+/// The arguments without a name, with those that * unpacks.
+std::span<const Value> Evaluator::EvalPositional(const Expr& call) {
+  const std::span<const Value> values = EvalAll(call.items);
+  if (call.b == nullptr || failed()) return values;
+  const std::span<const Value> unpacked = Items(Eval(*call.b));
+  const std::span<Value> all = arena_.MakeArray<Value>(values.size() + unpacked.size());
+  std::copy(unpacked.begin(), unpacked.end(), std::copy(values.begin(), values.end(), all.begin()));
+  return all;
+}
+
 Value Evaluator::EvalFilter(const Expr& expr, const Value& input) {
   if (failed()) return Value::None();
-  const Arguments arguments{EvalAll(expr.items), EvalNamed(expr.keywords), expr.text};
+  const Arguments arguments{EvalPositional(expr), EvalNamed(expr.keywords), expr.text};
   if (failed()) return Value::None();
   if (expr.function == 0) return Fail("No filter named '" + expr.text + "'.");
   return ApplyFilter(static_cast<FilterId>(expr.function), input, arguments);
@@ -29,7 +39,7 @@ Value Evaluator::EvalFilterChain(const Expr& expr, const Value& input) {
 
 Value Evaluator::EvalTest(const Expr& expr) {
   const Value input = Eval(*expr.a);
-  const Arguments arguments{EvalAll(expr.items), {}, expr.text};
+  const Arguments arguments{EvalPositional(expr), {}, expr.text};
   if (failed()) return Value::None();
   if (expr.function == 0) return Fail("No test named '" + expr.text + "'.");
   return Value::Bool(ApplyTest(static_cast<TestId>(expr.function), input, arguments));
@@ -43,12 +53,12 @@ Value Evaluator::EvalCall(const Expr& expr) {
     const bool direct = (object.is_dict() && DictHasMethod(method) && !ChangesDict(method)) ||
                         (object.is_text() && TextHasMethod(method));
     const Value function = direct ? Value::None() : GetAttribute(object, callee);
-    const Arguments arguments{EvalAll(expr.items), EvalNamed(expr.keywords), callee.text};
+    const Arguments arguments{EvalPositional(expr), EvalNamed(expr.keywords), callee.text};
     if (failed()) return Value::None();
     return direct ? CallMethod(object, method, arguments) : CallValue(function, arguments);
   }
   const Value function = Eval(callee);
-  const Arguments arguments{EvalAll(expr.items), EvalNamed(expr.keywords), callee.text};
+  const Arguments arguments{EvalPositional(expr), EvalNamed(expr.keywords), callee.text};
   if (failed()) return Value::None();
   line_ = expr.line;
   return CallValue(function, arguments);

@@ -336,13 +336,19 @@ void ExpressionParser::ParseArguments(Expr* call) {
     if (!first) ExpectOperator(",");
     first = false;
     if (AtOperator(")")) break;
-    if (AtOperator("*") || AtOperator("**")) return Refuse(Peek().line, "unpacking arguments with *");
-    if (Peek().type == TokenType::kName && Peek(1).type == TokenType::kOperator && Peek(1).text == "=") {
+    if (AtOperator("**")) return Refuse(Peek().line, "unpacking arguments with **");
+    if (AtOperator("*")) {
+      if (call->b != nullptr) Fail(Peek().line, "invalid syntax for function call expression");
+      Skip();
+      call->b = ParseExpression();
+    } else if (Peek().type == TokenType::kName && Peek(1).type == TokenType::kOperator && Peek(1).text == "=") {
       std::string name = ExpectName();
       Skip();
       call->keywords.push_back({std::move(name), ParseExpression()});
     } else {
-      if (!call->keywords.empty()) Fail(Peek().line, "invalid syntax for function call expression");
+      if (!call->keywords.empty() || call->b != nullptr) {
+        Fail(Peek().line, "invalid syntax for function call expression");
+      }
       call->items.push_back(ParseExpression());
     }
   }

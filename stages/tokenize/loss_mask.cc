@@ -168,19 +168,20 @@ std::vector<std::vector<Piece>> PiecesOfTurns(const RenderedText& rendered, cons
 }
 
 /// What the template marks with {% generation %}, less what stems from another role or from a turn that is not asked
-/// for.
+/// for. Marked text of no message, such as an end token after the loop, goes with the message before it.
 std::vector<ByteRange> GenerationRanges(const RenderedText& rendered, const std::vector<FieldSlot>& slots,
                                         const std::vector<MessageRole>& roles, std::span<const SupervisedTurn> turns,
                                         const MaskBuilder& builder) {
   std::vector<ByteRange> ranges;
   std::int64_t begin = 0;
+  std::int32_t message = -1;
   for (const jinja::TextRun& run : rendered.runs) {
-    const std::int32_t message = MessageOfRun(run.tag, slots);
+    if (const std::int32_t own = MessageOfRun(run.tag, slots); own >= 0) message = own;
     const bool is_asked =
         message >= 0 && std::any_of(turns.begin(), turns.end(),
                                     [message](const SupervisedTurn& turn) { return turn.message == message; });
-    const bool is_own =
-        run.tag.is_literal() || (message >= 0 && roles[static_cast<std::size_t>(message)] == MessageRole::kAssistant);
+    const bool is_own = message >= 0 && roles[static_cast<std::size_t>(message)] == MessageRole::kAssistant &&
+                        (run.tag.is_literal() || slots[run.tag.slot()].message == message);
     if (run.tag.in_generation() && is_asked && is_own && !builder.IsLeftOut(run.tag)) {
       MaskBuilder::AddRange(begin, run.end, ranges);
     }

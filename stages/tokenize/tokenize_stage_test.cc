@@ -195,6 +195,16 @@ TEST(TokenizeStageTest, GenerationBlocksWin) {
   EXPECT_EQ(Stage(source).Supervised(kTwoTurns), "bc!|ef!");
 }
 
+TEST(TokenizeStageTest, AGenerationBlockBehindTheLastMessageGoesWithIt) {  // the form of Phi-3's training template
+  const std::string source =
+      "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }};{% endgeneration %}"
+      "{% else %}{{ m.content }};{% endif %}{% endfor %}{% generation %}<|im_end|>{{ tools }}{% endgeneration %}";
+  EXPECT_EQ(Stage(source).Supervised(kTwoTurns), "bc;|ef;<|im_end|>None");
+  const std::string_view user_ends =
+      R"({"messages": [{"role": "assistant", "content": "bc"}, {"role": "user", "content": "d"}], "tools": [{"a": 1}]})";
+  EXPECT_EQ(Stage(source).Supervised(user_ends), "bc;");
+}
+
 TEST(TokenizeStageTest, PretokenizedRowsPassUnchanged) {
   Stage stage(kChatMl);
   const std::vector<TokenizedSample> samples =

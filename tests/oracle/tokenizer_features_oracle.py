@@ -43,6 +43,7 @@ NORMALIZERS = (
        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
        {"type": "Replace", "pattern": {"Regex": r"[^\p{L}\s]{2,}"}, "content": "_"},
        {"type": "Replace", "pattern": {"Regex": r"\d"}, "content": ""},
+       {"type": "Replace", "pattern": {"String": "  "}, "content": " y"},
        sequence("normalizers", {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "Prepend", "prepend": "▁"},
                 {"type": "Replace", "pattern": {"String": " "}, "content": "▁"})]
 )
@@ -92,6 +93,10 @@ def variants(llama, gpt2):
         yield f"normalizer {normalizer}", {**llama, "normalizer": normalizer}
     for pre_tokenizer in PRE_TOKENIZERS:
         yield f"pre_tokenizer {pre_tokenizer}", {**llama, "normalizer": None, "pre_tokenizer": pre_tokenizer}
+    # What a Replace puts in place of several characters does not begin where a text begins.
+    for normalizer in NORMALIZERS:
+        yield f"normalizer {normalizer} before Metaspace", {
+            **llama, "normalizer": normalizer, "pre_tokenizer": sequence("pretokenizers", split("[xy]"), metaspace("first", True))}
     for pre_tokenizer in BYTE_PRE_TOKENIZERS:
         yield f"pre_tokenizer {pre_tokenizer}", {**gpt2, "pre_tokenizer": pre_tokenizer}
     for options in MODELS:
@@ -109,9 +114,7 @@ def trained(count, data, seed):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     source = random.Random(seed)
-    # Where a Replace takes several characters, `tokenizers` counts what it puts there from the last of them; at the start of a
-    # text Metaspace's `first` then finds no start. Ranges of ours cover all of them, so these two are not drawn together.
-    normalizers = [None, None, *(n for n in NORMALIZERS if n["type"] != "Replace" or "Regex" not in n["pattern"])]
+    normalizers = [None, None, *NORMALIZERS]
     texts = [text for text in corpus_texts(data) if 20 < len(text) < 4000][:400]
     for number in range(count):
         is_byte_level, byte_fallback = source.random() < 0.6, source.random() < 0.5

@@ -167,7 +167,7 @@ class NormalFormNormalizer final : public Normalizer {
         if (normalized != segment) {
           changed = true;
           out.AppendSlice(in, done, from);
-          out.AppendMade(normalized, in.OriginalBegin(from), in.OriginalEnd(to - 1));
+          out.AppendMade(normalized, in, from, to);
           done = to;
         }
         from = to;
@@ -218,7 +218,7 @@ class PrependNormalizer final : public Normalizer {
     out.Reserve(in.text.size() + prefix_.size());
     unsigned length = 0;
     DecodeUtf8(in.text, 0, length);
-    out.AppendMade(prefix_, in.OriginalBegin(0), in.OriginalEnd(length - 1));
+    out.AppendMade(prefix_, in, 0, length);
     out.AppendSlice(in, 0, in.text.size());
     return true;
   }
@@ -241,7 +241,7 @@ class ReplaceNormalizer final : public Normalizer {
     for (; found != std::string_view::npos; found = in.text.find(pattern_, done)) {
       out.AppendSlice(in, done, found);
       done = found + pattern_.size();
-      out.AppendMade(content_, in.OriginalBegin(found), in.OriginalEnd(done - 1));
+      out.AppendReplacement(content_, in, found, done);
     }
     out.AppendSlice(in, done, in.text.size());
     return true;
@@ -264,8 +264,12 @@ class RegexReplaceNormalizer final : public Normalizer {
     const auto replace = [&](std::uint32_t begin, std::uint32_t end) {
       out.AppendSlice(in, done, begin);
       // Content put where nothing was stands for the character behind it, or for the last one.
-      const std::size_t source = begin < end ? begin : begin < in.text.size() ? begin : begin - 1;
-      out.AppendMade(content_, in.OriginalBegin(source), in.OriginalEnd(begin < end ? end - 1 : source));
+      const std::size_t source = begin < in.text.size() ? begin : begin - 1;
+      if (begin < end) {
+        out.AppendReplacement(content_, in, begin, end);
+      } else {
+        out.AppendMade(content_, in, source, source + 1);
+      }
       done = end;
       changed = true;
     };
@@ -299,7 +303,7 @@ class LowercaseNormalizer final : public Normalizer {
       if (lower == in.text.substr(at, length)) {
         out.AppendSlice(in, at, at + length);
       } else {
-        out.AppendMade(lower, in.OriginalBegin(at), in.OriginalEnd(at + length - 1));
+        out.AppendMade(lower, in, at, at + length);
         changed = true;
       }
       at += length;

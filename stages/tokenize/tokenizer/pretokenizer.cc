@@ -220,11 +220,11 @@ void PreTokenizer::Rewrite(const Step& step, AlignedText& text, AlignedBuffer& b
     std::uint32_t open = static_cast<std::uint32_t>(buffer.size());
     const bool starts_with_space = !step.replacement.empty() && content.front() == ' ';
     const bool wanted = step.scheme == PrependScheme::kAlways ||
-                        (step.scheme == PrependScheme::kFirst && text.OriginalBegin(piece.begin) == 0);
+                        (step.scheme == PrependScheme::kFirst && text.IsOriginalStart(piece.begin));
     if (wanted && !starts_with_space && content.substr(0, step.prefix.size()) != step.prefix) {
       unsigned length = 0;
       DecodeUtf8(content, 0, length);
-      buffer.AppendMade(step.prefix, text.OriginalBegin(piece.begin), text.OriginalEnd(piece.begin + length - 1));
+      buffer.AppendMade(step.prefix, text, piece.begin, piece.begin + length);
     }
     const auto cut = [&] {
       const auto here = static_cast<std::uint32_t>(buffer.size());
@@ -248,7 +248,7 @@ void PreTokenizer::Rewrite(const Step& step, AlignedText& text, AlignedBuffer& b
       copy_until(at);
       if (step.cut_at_replacement && buffer.size() > open) cut();
       if (space) {
-        buffer.AppendMade(step.replacement, text.OriginalBegin(piece.begin + at), text.OriginalEnd(piece.begin + at));
+        buffer.AppendMade(step.replacement, text, piece.begin + at, piece.begin + at + 1);
         copied = at + 1;
       }
       at += space ? 1 : width;

@@ -71,6 +71,19 @@ TEST(TokenizerJson, SpecialTokensInPlainRangesStayText) {
   EXPECT_THAT(Encode(*tokenizer, "<e><e>", {{0, 2}}).ids, ElementsAre('<', 'e', '>', 261));
 }
 
+TEST(TokenizerJson, WhatReplacesSeveralCharactersDoesNotBeginTheTextForMetaspace) {
+  SmallTokenizerJson json;
+  json.normalizer = R"({"type":"Replace","pattern":{"Regex":"q+"},"content":"t"})";
+  json.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[{"type":"Metaspace","replacement":"_",
+      "prepend_scheme":"first","split":false},{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+  const auto tokenizer = Load(json);
+  EXPECT_THAT(Encode(*tokenizer, "a").ids, ElementsAre('_', 'a'));
+  EXPECT_THAT(Encode(*tokenizer, "qa").ids, ElementsAre('_', 't', 'a'));
+  const Encoding encoding = Encode(*tokenizer, "qqqa");
+  EXPECT_THAT(encoding.ids, ElementsAre('t', 'a'));
+  EXPECT_THAT(encoding.begin, ElementsAre(0, 3));  // the range covers all of it nevertheless
+}
+
 TEST(TokenizerJson, RefusesWithThePath) {
   SmallTokenizerJson json;
   json.normalizer = R"({"type":"BertNormalizer"})";

@@ -24,22 +24,60 @@ bool IsWhole(std::string_view unit) {
 
 }  // namespace
 
+/// The distinct pairs of a vocabulary, whose tokens hold each of them many times.
+class BoundaryTable::PairSet {
+ public:
+  void Insert(std::uint32_t left, std::uint32_t right) {
+    if (size_ * 2 >= slots_.size()) Grow();
+    Place(std::uint64_t{left} << 32U | right);
+  }
+  std::size_t size() const { return size_; }
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const std::uint64_t pair : slots_) {
+      if (pair != kEmpty) visit(static_cast<std::uint32_t>(pair >> 32U), static_cast<std::uint32_t>(pair));
+    }
+  }
+
+ private:
+  /// No unit is four times this byte, which begins no character and continues none.
+  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+
+  void Place(std::uint64_t pair) {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = static_cast<std::size_t>((pair ^ pair >> 29U) * 0x9E3779B97F4A7C15ULL >> 20U) & mask;
+    while (slots_[slot] != kEmpty && slots_[slot] != pair) slot = (slot + 1) & mask;
+    if (slots_[slot] == pair) return;
+    slots_[slot] = pair;
+    ++size_;
+  }
+  void Grow() {
+    std::vector<std::uint64_t> old(slots_.size() * 4, kEmpty);
+    old.swap(slots_);
+    size_ = 0;
+    for (const std::uint64_t pair : old) {
+      if (pair != kEmpty) Place(pair);
+    }
+  }
+
+  std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(std::size_t{1} << 14, kEmpty);
+  std::size_t size_ = 0;
+};
+
 BoundaryTable::BoundaryTable(const TokenTable& vocabulary) {
-  std::vector<std::uint64_t> pairs;
+  PairSet pairs;
   for (std::int32_t id = 0; id < vocabulary.id_limit(); ++id) AddPairsOf(vocabulary.Content(id), pairs);
-  std::sort(pairs.begin(), pairs.end());
-  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   // Sixteen bits a pair: one border in sixteen is missed.
   const std::size_t bits = std::bit_ceil(std::max<std::size_t>(pairs.size() * 16, 64));
   bits_.assign(bits / 64, 0);
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(bits));
-  for (const std::uint64_t pair : pairs) {
-    const std::size_t bit = BitOf(static_cast<std::uint32_t>(pair >> 32U), static_cast<std::uint32_t>(pair));
+  pairs.ForEach([&](std::uint32_t left, std::uint32_t right) {
+    const std::size_t bit = BitOf(left, right);
     bits_[bit / 64] |= std::uint64_t{1} << (bit % 64);
-  }
+  });
 }
 
-void BoundaryTable::AddPairsOf(std::string_view token, std::vector<std::uint64_t>& pairs) {
+void BoundaryTable::AddPairsOf(std::string_view token, PairSet& pairs) {
   std::string_view left;
   while (!token.empty()) {
     const std::string_view right = token.substr(0, UnitLength(token));
@@ -49,7 +87,7 @@ void BoundaryTable::AddPairsOf(std::string_view token, std::vector<std::uint64_t
       const auto* const right_bytes = reinterpret_cast<const std::uint8_t*>(right.data());
       const std::uint32_t packed_left = Pack(left_bytes, static_cast<std::uint32_t>(left.size()));
       const std::uint32_t packed_right = Pack(right_bytes, static_cast<std::uint32_t>(right.size()));
-      pairs.push_back(std::uint64_t{packed_left} << 32U | packed_right);
+      pairs.Insert(packed_left, packed_right);
       if (!IsWhole(left) || !IsWhole(right)) partial_.set((packed_left & 0xFFU) << 8U | right_bytes[0]);
     }
     left = right;

@@ -63,7 +63,8 @@ class BoundaryTable {
   /// Is there a token that has the end of the character before `at` and the start of the one there?
   bool HasPartial(const std::uint8_t* bytes, std::size_t at, std::uint32_t left_length,
                   std::uint32_t right_length) const;
-  void AddPairsOf(std::string_view token, std::vector<std::uint64_t>& pairs);
+  class PairSet;
+  void AddPairsOf(std::string_view token, PairSet& pairs);
 
   std::vector<std::uint64_t> bits_;
   unsigned shift_ = 63;

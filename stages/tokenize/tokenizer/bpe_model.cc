@@ -64,6 +64,8 @@ std::int32_t BpeModel::CharacterId(std::string_view character, std::uint32_t cod
 /// bytes go before an unknown token that is still open for fusing).
 void BpeModel::AppendCharacters(std::string_view piece, std::vector<BpeScratch::Symbol>& symbols) const {
   std::int64_t open_unknown_end = -1;
+  std::uint32_t last_code_point = kCodePointLimit;
+  std::int32_t id = -1;
   const auto close_unknown = [&] {
     if (open_unknown_end < 0) return;
     symbols.push_back({parts_.unknown_id, static_cast<std::uint32_t>(open_unknown_end), kNone, -1});
@@ -74,7 +76,8 @@ void BpeModel::AppendCharacters(std::string_view piece, std::vector<BpeScratch::
     const std::uint32_t code_point = DecodeUtf8(piece, at, length);
     const std::string_view character = piece.substr(at, length);
     at += length;
-    const std::int32_t id = CharacterId(character, code_point);
+    if (code_point != last_code_point) id = CharacterId(character, code_point);
+    last_code_point = code_point;
     if (id >= 0) {
       close_unknown();
       symbols.push_back({id, static_cast<std::uint32_t>(at), kNone, -1});
@@ -161,9 +164,16 @@ void BpeModel::PrepareBuckets(BpeScratch& scratch) const {
 void BpeModel::RateLong(BpeScratch& scratch, std::uint32_t position) const {
   BpeScratch::Symbol& symbol = scratch.symbols[position];
   const std::uint32_t next = scratch.links[position].next;
-  const bool has_next = next < scratch.symbols.size();
-  const MergeTable::Merge merge =
-      has_next ? parts_.merges.Find(symbol.id, scratch.symbols[next].id) : MergeTable::Merge{};
+  MergeTable::Merge merge;
+  if (next < scratch.symbols.size()) {
+    const std::int32_t right = scratch.symbols[next].id;
+    if (symbol.id != scratch.last_left || right != scratch.last_right) {
+      scratch.last_left = symbol.id;
+      scratch.last_right = right;
+      scratch.last_merge = parts_.merges.Find(symbol.id, right);
+    }
+    merge = scratch.last_merge;
+  }
   symbol.rank = merge.rank;
   symbol.merged = merge.id;
   if (merge.rank == kNone) return;

@@ -60,6 +60,10 @@ struct BpeScratch {
   std::vector<std::int32_t> bucket_of_rank;  // -1 between pieces
   std::vector<std::uint32_t> used_ranks;     // whose bucket_of_rank is set
   std::vector<std::uint32_t> queue;          // a heap of ranks, lowest first
+  // The pair that was looked up last: a run of one character asks for few pairs, again and again.
+  std::int32_t last_left = -1;
+  std::int32_t last_right = -1;
+  MergeTable::Merge last_merge;
 };
 
 class BpeModel {

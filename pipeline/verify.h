@@ -68,6 +68,9 @@ struct VerifyOptions {
   std::function<void(std::int64_t files, std::int64_t bytes)> on_progress{};  ///< told after each file
 };
 
+/// Bytes of the files that VerifyWork looks at, where all are as recorded: what its progress goes up to.
+Result<std::int64_t> BytesToVerify(FileSystem& files, StateReader& state, const std::string& work_folder);
+
 Result<VerifyReport> VerifyWork(FileSystem& files, StateReader& state, const std::string& work_folder,
                                 const VerifyOptions& options);
 

@@ -72,6 +72,15 @@ def verify(run, *arguments):
     return result.returncode, json.loads(result.stdout) if result.stdout else {}, result.stderr
 
 
+def test_a_check_looks_at_every_file_once(run):
+    files = [*run.published(), "run.json", "pipeline.yaml"]
+    for arguments in ((), ("--deep",)):
+        _, report, progress = verify(run, *arguments)
+        assert report["bytes"] == sum((run.work / name).stat().st_size for name in files)
+        done, total = re.findall(r"verify: ([\d,]+) of ([\d,]+) bytes", progress)[-1]
+        assert done == total
+
+
 def test_every_flipped_bit_is_found(run):
     generator = random.Random(7)
     files = [*run.published(), "run.json", "pipeline.yaml"]
@@ -89,8 +98,8 @@ def test_damage_is_repaired_to_the_same_bytes(run):
     generator = random.Random(8)
     expected = run.published()
     for _ in range(times(3, 40)):
-        files = generator.sample([*expected, "run.json"], 8)
-        for name in files:
+        files = generator.sample([*expected, "run.json"], 8) + ["final_norm.safetensors"]
+        for name in dict.fromkeys(files):
             flip(run.work / name, generator)
         status, report, _ = verify(run, "--repair")
         assert status == 1 and len(report["faults"]) >= 1

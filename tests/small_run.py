@@ -79,8 +79,7 @@ class SmallRun:
     def published(self):
         """{path in the work folder: SHA-256} of every file that is published."""
         files = [path for name in PUBLISHED_FOLDERS for path in (self.work / name).rglob("*") if path.is_file()]
-        if (self.work / "manifest.json").exists():
-            files.append(self.work / "manifest.json")
+        files += [self.work / name for name in ("final_norm.safetensors", "manifest.json") if (self.work / name).exists()]
         return {str(path.relative_to(self.work)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
 
 

@@ -28,14 +28,6 @@ struct CheckOptions : TargetOptions {
   bool repair = false;
 };
 
-/// Of all files that have a row.
-Result<std::int64_t> BytesOfFiles(StateReader& state) {
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
-  std::int64_t bytes = 0;
-  for (const ChunkRecord& chunk : chunks) bytes += chunk.bytes + chunk.corpus_bytes + chunk.published_bytes;
-  return bytes;
-}
-
 Result<VerifyReport> Check(const CheckOptions& options, const std::string& work_folder) {
   auto state = StateReader::Open(work_folder);
   if (!state.ok() && state.status().code() == StatusCode::kNotFound) {
@@ -44,7 +36,7 @@ Result<VerifyReport> Check(const CheckOptions& options, const std::string& work_
   if (!state.ok()) return state.status();
   const auto progress = MakeProgress(STDERR_FILENO, RealClock());
   const StopSignal signals;
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t total, BytesOfFiles(*state));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t total, BytesToVerify(RealFileSystem(), *state, work_folder));
   const bool deep = options.deep || options.repair;
   VerifyProgress so_far(RealFileSystem(), RealClock(), work_folder);
   if (deep && so_far.first_chunk() > 0) {

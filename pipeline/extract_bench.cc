@@ -1,5 +1,7 @@
 #include "pipeline/extract_bench.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,6 +15,7 @@
 
 #include "formats/shard.h"
 #include "pipeline/byte_queue.h"
+#include "pipeline/disk_bench.h"
 #include "stages/extract/auto_sizes.h"
 #include "stages/extract/device_engine.h"
 #include "stages/extract/layer_layout.h"
@@ -28,7 +31,16 @@ constexpr std::int64_t kSamples = 2048;
 constexpr std::int64_t kShardBytes = std::int64_t{4} << 30;
 /// Batches whose time is not counted: libraries choose kernels and plans in them.
 constexpr std::int64_t kWarmBatches = 3;
+/// As of a run whose limits.memory is 8 GiB.
 constexpr std::int64_t kQueueBytes = std::int64_t{1} << 30;
+
+/// Of all threads of this program.
+double ProcessorSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -149,6 +161,7 @@ Result<ExtractRate> MeasureEngine(Bench& bench, const std::function<Status(Batch
   std::int64_t emitted = 0;
   double begin = 0;
   double end = 0;
+  double processor_begin = 0;
   std::size_t block = 0;
   const auto next = [&]() -> Result<std::optional<BlockRequest>> {
     if (begin > 0 && Now() - begin >= bench.request.seconds) return std::optional<BlockRequest>();
@@ -161,7 +174,10 @@ Result<ExtractRate> MeasureEngine(Bench& bench, const std::function<Status(Batch
   const auto emit = [&](BatchStates states) {
     ++emitted;
     end = Now();
-    if (emitted == kWarmBatches) begin = end;
+    if (emitted == kWarmBatches) {
+      begin = end;
+      processor_begin = ProcessorSeconds();
+    }
     if (emitted > kWarmBatches) {
       rate.tokens += bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
       rate.flops += bench.flops->Of(bench.chunk, bench.plan, states.batch);
@@ -170,6 +186,7 @@ Result<ExtractRate> MeasureEngine(Bench& bench, const std::function<Status(Batch
   };
   DRAFTMILL_RETURN_IF_ERROR(bench.extractor->ExtractBlocks(next, emit, {}));
   rate.seconds = end - begin;
+  rate.processor_seconds = ProcessorSeconds() - processor_begin;
   return rate;
 }
 
@@ -196,17 +213,22 @@ Status Prepare(Bench& bench, ExtractBenchReport& report) {
   ExtractBenchRequest& request = bench.request;
   DRAFTMILL_ASSIGN_OR_RETURN(const ModelFolder model, OpenModelFolder(request.options.model_folder, request.options.layers));
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(model.description, request.options));
+  request.options.batch_tokens = request.batch_tokens;
+  request.options.block_tokens = request.block_tokens;
+  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model.description, request.options));
+  report.batch_tokens = request.batch_tokens > 0 ? request.batch_tokens : sizes.batch_tokens;
+  report.block_tokens = std::max(report.batch_tokens, request.block_tokens > 0 ? request.block_tokens : sizes.block_tokens);
+  request.options.batch_tokens = report.batch_tokens;
+  request.options.block_tokens = report.block_tokens;
+  request.options.say = [&report](const std::string& text) { report.decisions = text; };
   const double begin = Now();
   DRAFTMILL_ASSIGN_OR_RETURN(bench.extractor, Extractor::Create(request.options));
   report.load_seconds = Now() - begin;
-  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model.description, request.options));
-  report.batch_tokens = request.batch_tokens > 0 ? request.batch_tokens : sizes.batch_tokens;
   report.state_bytes_per_token = 2.0 * static_cast<double>(model.description.layers.size()) * model.description.hidden_size;
   bench.chunk = RandomChunk(request, model.description.vocab_rows);
   report.mean_tokens = bench.chunk.tokens() / bench.chunk.samples();
   bench.flops.emplace(model.config, model.description.layers.back());
-  const std::int64_t block_tokens = std::max(report.batch_tokens, request.batch_tokens > 0 ? report.batch_tokens : sizes.block_tokens);
-  DRAFTMILL_ASSIGN_OR_RETURN(bench.plan, PlanChunk(bench.chunk.cu_seqlens, {report.batch_tokens, block_tokens, kShardBytes,
+  DRAFTMILL_ASSIGN_OR_RETURN(bench.plan, PlanChunk(bench.chunk.cu_seqlens, {report.batch_tokens, report.block_tokens, kShardBytes,
                                                                             static_cast<std::int64_t>(report.state_bytes_per_token)}));
   report.numerics_environment = bench.extractor->numerics_environment();
   return OkStatus();
@@ -229,6 +251,7 @@ json::Value RateFacts(const ExtractRate& rate, const ExtractBenchReport& report)
                      {"tokens", rate.tokens},
                      {"tokens_per_second", rate.tokens_per_second()},
                      {"state_bytes_per_second", rate.tokens_per_second() * report.state_bytes_per_token},
+                     {"processor_cores_busy", rate.seconds > 0 ? rate.processor_seconds / rate.seconds : 0.0},
                      {"flops_per_second", rate.flops_per_second()}};
   if (report.product_flops() > 0) facts.emplace_back("share_of_products", rate.flops_per_second() / report.product_flops());
   return facts;
@@ -247,6 +270,9 @@ Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request, co
   progress("the engine, states to nowhere");
   DRAFTMILL_ASSIGN_OR_RETURN(report.nowhere, MeasureEngine(bench, [](const BatchStates&) { return OkStatus(); }));
   if (!request.work_folder.empty()) {
+    progress("the disk alone, in " + request.work_folder);
+    DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().MakeFolder(request.work_folder));
+    DRAFTMILL_ASSIGN_OR_RETURN(report.disk_bytes, MeasureDisk(RealFileSystem(), request.work_folder, {}));
     progress("the engine, states to shards in " + request.work_folder);
     DRAFTMILL_ASSIGN_OR_RETURN(report.to_disk, MeasureToDisk(bench));
   }
@@ -259,6 +285,8 @@ json::Value ExtractBenchFacts(const ExtractBenchReport& report) {
   json::Object facts{{"numerics_environment", report.numerics_environment},
                      {"devices", report.devices},
                      {"batch_tokens", report.batch_tokens},
+                     {"block_tokens", report.block_tokens},
+                     {"decisions", report.decisions},
                      {"mean_tokens", report.mean_tokens},
                      {"load_seconds", report.load_seconds},
                      {"state_bytes_per_token", report.state_bytes_per_token}};
@@ -268,6 +296,7 @@ json::Value ExtractBenchFacts(const ExtractBenchReport& report) {
     facts.emplace_back("to_host_bytes_per_second", report.to_host_bytes);
   }
   facts.emplace_back("to_nowhere", RateFacts(report.nowhere, report));
+  if (report.disk_bytes > 0) facts.emplace_back("disk_bytes_per_second", report.disk_bytes);
   if (report.to_disk.seconds > 0) facts.emplace_back("to_disk", RateFacts(report.to_disk, report));
   return facts;
 }

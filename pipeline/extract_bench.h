@@ -24,6 +24,7 @@ struct ExtractBenchRequest {
   std::int64_t mean_tokens = 1856;     ///< of a sample, nearly
   std::int64_t max_tokens = 4096;
   std::int64_t batch_tokens = 0;       ///< 0 for auto
+  std::int64_t block_tokens = 0;       ///< 0 for auto
   std::string work_folder;             ///< where shards are written, and deleted once published; empty: to nowhere only
 };
 
@@ -31,6 +32,7 @@ struct ExtractBenchRequest {
 struct ExtractRate {
   double seconds = 0;
   std::int64_t tokens = 0;
+  double processor_seconds = 0;        ///< of all threads of the program
   double flops = 0;                    ///< of linear layers and causal attention, all in all
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
   double flops_per_second() const { return seconds > 0 ? flops / seconds : 0; }
@@ -40,12 +42,15 @@ struct ExtractBenchReport {
   std::string numerics_environment;
   std::int64_t devices = 1;            ///< GPUs that took part; 1 on the CPU
   std::int64_t batch_tokens = 0;
+  std::int64_t block_tokens = 0;
+  std::string decisions;               ///< what the engine said of weights and memory
   std::int64_t mean_tokens = 0;        ///< as drawn
   double load_seconds = 0;
   double product_flops_before = 0;     ///< per second, of one GPU; 0 on the CPU
   double product_flops_after = 0;
   double to_host_bytes = 0;            ///< per second
   double state_bytes_per_token = 0;
+  double disk_bytes = 0;               ///< per second, of the disk alone; 0 where no folder was named
   ExtractRate nowhere;
   ExtractRate to_disk;                 ///< seconds 0 where no folder was named
 

@@ -68,6 +68,8 @@ class PipelineRun {
   Status PassChunks();
   std::vector<ChunkRecord> WantedChunks() const;
   bool StatesAreWanted(const std::vector<ChunkRecord>& wanted) const;
+  bool StatesMayBeWanted() const;
+  Status TakeGpus(ExtractOptions& options);
   Status OpenExtractor();
   Status CheckNumerics();
   Status CheckWeights();
@@ -133,7 +135,9 @@ Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(CheckRequest());
   if (files_.Exists(work_)) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
   DRAFTMILL_RETURN_IF_ERROR(ReadKnown());
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_sources_, stored_sizes_));
+  TakeDevices take_devices;
+  if (StatesMayBeWanted()) take_devices = [this](ExtractOptions& options) { return TakeGpus(options); };
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_sources_, stored_sizes_, take_devices));
   fingerprints_ = MakeFingerprints(config_, inputs_);
   if (StopSignal::Requested()) return Cancelled("stopped on request before anything was started");
   if (inputs_.vocab_import) {
@@ -152,6 +156,18 @@ Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(CheckThatFilesStand(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(SettleChanges());
   return Begin();
+}
+
+/// As far as the database tells: a finished run claims no GPU.
+bool PipelineRun::StatesMayBeWanted() const {
+  if (!Reaches("extract")) return false;
+  return chunks_.empty() || RerunsStates() || StatesAreWanted(chunks_);
+}
+
+Status PipelineRun::TakeGpus(ExtractOptions& options) {
+  options.say = [this](const std::string& text) { progress_.Line(text); };
+  options.should_stop = ShouldStop();
+  return ClaimDevices(options);
 }
 
 Status PipelineRun::CheckRequest() const {
@@ -395,6 +411,9 @@ Status PipelineRun::OpenExtractor() {
   state_->SetStageState("write", StageState::kRunning);
   monitor_->Say(EventLevel::kInfo, fmt::format("loading {} ({})", inputs_.extract.model_folder,
                                                FormatBytes(inputs_.model.weight_bytes)));
+  inputs_.extract.say = [this](const std::string& text) { monitor_->Say(EventLevel::kInfo, text); };
+  inputs_.extract.should_stop = ShouldStop();
+  DRAFTMILL_RETURN_IF_ERROR(ClaimDevices(inputs_.extract));  // where nothing was wanted until now
   DRAFTMILL_ASSIGN_OR_RETURN(extractor_, make_extractor_(inputs_.extract));
   DRAFTMILL_RETURN_IF_ERROR(CheckNumerics());
   DRAFTMILL_RETURN_IF_ERROR(CheckWeights());

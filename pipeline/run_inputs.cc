@@ -37,6 +37,7 @@ ExtractOptions ExtractOptionsFrom(const Config& config, const RunInputs& inputs)
   options.model_folder = config.section("model").Text("path");
   options.device = values.Text("device");
   options.weights = values.Text("weights");
+  options.occupied = values.Text("occupied");
   options.numerics = values.Text("numerics");
   options.threads = inputs.threads;
   options.memory_bytes = inputs.memory.engine_bytes;
@@ -47,21 +48,26 @@ ExtractOptions ExtractOptionsFrom(const Config& config, const RunInputs& inputs)
   return options;
 }
 
-/// A size that the configuration states, else the stored one, else what `auto` resolves to now.
-std::int64_t Size(const ParameterValues& values, const std::string& name, const std::optional<std::int64_t>& stored,
-                  std::int64_t resolved) {
+/// A size that the configuration states, else the stored one, else 0: `auto` is still to be resolved.
+std::int64_t SettledSize(const ParameterValues& values, const std::string& name, const std::optional<std::int64_t>& stored) {
   if (!values.IsWord(name, "auto")) return values.Integer(name);
-  return stored.value_or(resolved);
+  return stored.value_or(0);
 }
 
-Result<PlanParameters> ResolvePlan(const Config& config, const RunInputs& inputs, const StoredSizes& stored) {
+/// Settles the sizes, in the options too.
+Result<PlanParameters> ResolvePlan(const Config& config, const StoredSizes& stored, const ModelDescription& model, ExtractOptions& options) {
   const ParameterValues& extract = config.section("extract");
-  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(inputs.model, inputs.extract));
+  options.batch_tokens = SettledSize(extract, "batch_tokens", stored.batch_tokens);
+  options.block_tokens = SettledSize(extract, "block_tokens", stored.block_tokens);
+  DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model, options));
+  if (options.batch_tokens == 0) options.batch_tokens = sizes.batch_tokens;
+  if (options.block_tokens == 0) options.block_tokens = sizes.block_tokens;
+  options.block_tokens = std::max(options.batch_tokens, options.block_tokens);
   PlanParameters plan;
-  plan.batch_tokens = Size(extract, "batch_tokens", stored.batch_tokens, sizes.batch_tokens);
-  plan.block_tokens = std::max(plan.batch_tokens, Size(extract, "block_tokens", stored.block_tokens, sizes.block_tokens));
+  plan.batch_tokens = options.batch_tokens;
+  plan.block_tokens = options.block_tokens;
   plan.shard_bytes = config.section("write").Integer("shard_bytes");
-  plan.bytes_per_token = static_cast<std::int64_t>(inputs.model.layers.size()) * inputs.model.hidden_size * 2;
+  plan.bytes_per_token = static_cast<std::int64_t>(model.layers.size()) * model.hidden_size * 2;
   return plan;
 }
 
@@ -190,7 +196,7 @@ MemoryShares ShareMemory(std::int64_t memory_bytes) {
 }
 
 Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
-                                const StoredSizes& stored) {
+                                const StoredSizes& stored, const TakeDevices& take_devices) {
   RunInputs inputs;
   const ParameterValues& limits = config.section("limits");
   inputs.threads = limits.IsWord("threads", "auto") ? AvailableThreads() : static_cast<int>(limits.Integer("threads"));
@@ -210,7 +216,9 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   DRAFTMILL_RETURN_IF_ERROR(CheckModelFolder(files, model_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(inputs.model, DescribeModel(model_folder, inputs.extract.layers));
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(inputs.model, inputs.extract));
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, inputs, stored));
+  // Before sizes follow from what is free.
+  if (take_devices) DRAFTMILL_RETURN_IF_ERROR(take_devices(inputs.extract));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, stored, inputs.model, inputs.extract));
   if (const ParameterValues& vocab_map = config.section("vocab_map"); !vocab_map.IsWord("import", "none")) {
     DRAFTMILL_ASSIGN_OR_RETURN(inputs.vocab_import, ReadVocabImport(files, vocab_map.Text("import"), inputs.vocab_size,
                                                                     inputs.model.vocab_rows));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -60,12 +61,15 @@ struct RunInputs {
   std::string missing_sources;
 };
 
+/// Called once the device is settled, before anything is planned from its free memory.
+using TakeDevices = std::function<Status(ExtractOptions&)>;
+
 /// Reads and checks all of it. `known` are the sources that the database knows: a file of the same size, time and inode
 /// is not hashed again. Errors name the file and the parameter; nothing was started.
 ///
 /// Sources that are not there are no error where the database knows them: see `missing_sources`.
 Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
-                                const StoredSizes& stored);
+                                const StoredSizes& stored, const TakeDevices& take_devices = {});
 
 /// The fingerprint of each stage under these inputs, by the stage's name. Each has the code version, the declared
 /// parameters that change bytes, and the hashes of what it reads from outside. What a stage reads from the stage before is

@@ -50,16 +50,20 @@ def _config(vocabulary_size):
     }
 
 
+def write_text_files(folder, config):
+    """The tokenizer and template, and this configuration, into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "config.json": config,
+        "tokenizer.json": _tokenizer(),
+        "tokenizer_config.json": {"eos_token": ADDED_TOKENS[1], "chat_template": CHAT_TEMPLATE},
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+
 def make_byte_model(folder, vocabulary_size=VOCABULARY_SIZE):
     """Writes the model to `folder`, its tokenizer and template to `folder`-text beside it."""
     text = folder.with_name(folder.name + "-text")
-    text.mkdir(parents=True)
-    tokenizer_config = {"eos_token": ADDED_TOKENS[1], "chat_template": CHAT_TEMPLATE}
-    files = {
-        "config.json": _config(vocabulary_size),
-        "tokenizer.json": _tokenizer(),
-        "tokenizer_config.json": tokenizer_config,
-    }
-    for name, content in files.items():
-        (text / name).write_text(json.dumps(content), encoding="utf-8")
+    write_text_files(text, _config(vocabulary_size))
     return make_tiny_model(folder, text)

@@ -42,6 +42,7 @@ void PrintRate(const char* name, const ExtractRate& rate, const ExtractBenchRepo
   std::string line = fmt::format("{:<24} {:>9.0f} tokens/s {:>8.3f} GB/s of states {:>8.1f} TFLOP/s", name, rate.tokens_per_second(),
                                  rate.tokens_per_second() * report.state_bytes_per_token * 1e-9, rate.flops_per_second() * 1e-12);
   if (report.product_flops() > 0) line += fmt::format("  {:.3f} of products", rate.flops_per_second() / report.product_flops());
+  line += fmt::format("  {:.1f} cores busy", rate.processor_seconds / rate.seconds);
   PrintData(line);
 }
 
@@ -59,7 +60,9 @@ int Measure(const ExtractBenchRequest& request, bool as_json) {
     PrintData(fmt::format("{:<24} {:>8.1f} TFLOP/s before, {:.1f} after; {:.1f} GB/s to the host", "products, sustained",
                           report->product_flops_before * 1e-12, report->product_flops_after * 1e-12, report->to_host_bytes * 1e-9));
   }
+  if (!report->decisions.empty()) PrintData(report->decisions);
   PrintRate("states to nowhere", report->nowhere, *report);
+  if (report->disk_bytes > 0) PrintData(fmt::format("{:<24} {:>26.3f} GB/s", "the disk alone", report->disk_bytes * 1e-9));
   if (report->to_disk.seconds > 0) PrintRate("states to shards", report->to_disk, *report);
   return kExitComplete;
 }
@@ -77,6 +80,11 @@ void AddExtract(CLI::App& bench, CommandOutcome& outcome) {
   command->add_option("--mean-tokens", request->mean_tokens, "Of a sample, nearly")->capture_default_str();
   command->add_option("--max-tokens", request->max_tokens, "Of a sample")->capture_default_str();
   command->add_option("--batch-tokens", request->batch_tokens, "Token budget of a batch; 0 for auto")->capture_default_str();
+  command->add_option("--block-tokens", request->block_tokens, "Token budget of a block; 0 for auto")->capture_default_str();
+  command->add_option("--weights", request->options.weights, "auto, resident, sharded or streamed")->capture_default_str();
+  command->add_option("--memory", request->options.memory_bytes, "Of the host for weights and states, e.g. 8GiB; no limit without it")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
   command->add_option("--work", request->work_folder, "Also write shards there; each is deleted once it is published");
   command->add_flag("--json", *as_json, "Print JSON");
   command->callback([request, as_json, &outcome] { outcome.exit_status = Measure(*request, *as_json); });

@@ -55,7 +55,7 @@ void AddStatesCommand(CLI::App& app, CommandOutcome& outcome) {
                    "Precision of computation and states; without it as config.json says, stored as bfloat16")
       ->check(CLI::IsMember({"bfloat16", "float32"}));
   command->add_option("--device", options.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  command->add_option("--weights", options.weights)->check(CLI::IsMember({"auto", "resident", "streamed"}));
+  command->add_option("--weights", options.weights)->check(CLI::IsMember({"auto", "resident", "sharded", "streamed"}));
   command->add_option("--numerics", options.numerics)->check(CLI::IsMember({"hf", "fused"}));
   command->add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
   command

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "stages/extract/device_memory.h"
+#include "stages/extract/device_policy.h"
 
 namespace draftmill {
 namespace {
@@ -43,7 +43,10 @@ std::int64_t ExtractBytes(const ModelDescription& model, const ExtractOptions& o
 }
 
 Result<ExtractSizes> ResolveAuto(const ModelDescription& model, const ExtractOptions& options) {
-  if (options.device == "cuda") return ResolveDeviceSizes(model, options);
+  if (options.device == "cuda") {
+    DRAFTMILL_ASSIGN_OR_RETURN(const DevicePlan plan, PlanDevices(model, options));
+    return plan.sizes;
+  }
   const WeightStoreOptions weights = PlanWeights(model, options);
   const bool streamed = weights.policy == WeightPolicy::kStreamed;
   for (std::int64_t batches = streamed ? kMostBatchesInStreamedBlock : kMostBatchesInBlock; batches >= 1; --batches) {

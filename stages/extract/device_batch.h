@@ -17,6 +17,9 @@ namespace draftmill {
 /// results nobody reads.
 inline constexpr std::int64_t kRowMultiple = 128;
 
+/// Rows of the products of a batch of so many tokens.
+inline std::int64_t RowsFor(std::int64_t tokens) { return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple; }
+
 struct DeviceBatch {
   BatchStates states;                    ///< with identity, without states
   std::int64_t tokens = 0;
@@ -28,7 +31,7 @@ struct DeviceBatch {
 
   std::int64_t samples() const { return static_cast<std::int64_t>(cu_seqlens.size()) - 1; }
   /// Rows of its products.
-  std::int64_t rows() const { return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple; }
+  std::int64_t rows() const { return RowsFor(tokens); }
 };
 
 /// Packs a batch and takes down who its samples are. Refuses, by sample, ids beyond the embedding.

@@ -21,7 +21,9 @@ namespace draftmill {
 
 /// One GPU that this process may use.
 struct DeviceFacts {
+  int index = 0;                   ///< as the CUDA runtime numbers it
   std::string name;                ///< "NVIDIA H200"
+  std::string bus_id;              ///< "00000000:19:00.0"
   std::int64_t total_bytes = 0;
   std::int64_t free_bytes = 0;
 };
@@ -35,12 +37,13 @@ struct DeviceRates {
 class DeviceEngine {
  public:
   virtual ~DeviceEngine() = default;
-  /// The GPUs there are, at least one; kUnsupported with the reason where there is none.
+  /// The GPUs there are, at least one, without taking memory of any where the driver tells what is free; kUnsupported with the reason where there is none.
   virtual Result<std::vector<DeviceFacts>> Devices() const = 0;
   /// Measures the first GPU: products for so many seconds, of which the first quarter is not counted, because a cool card
   /// is faster than one at its limit of power.
   virtual Result<DeviceRates> MeasureRates(double seconds) const = 0;
-  /// Loads the weights onto every GPU.
+  /// Loads the weights onto every GPU, or prepares to bring them. Decides where they live (device_policy.h) and tells
+  /// options.say why.
   virtual Result<std::unique_ptr<Extractor>> MakeExtractor(const ExtractOptions& options, ModelFolder model) const = 0;
 };
 

@@ -1,5 +1,6 @@
 // The plug-in's side of device_engine.h: hands blocks to the GPUs, emits their states in plan order.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -17,35 +18,35 @@
 #include "kernels/device_buffer.h"
 #include "stages/extract/device_attention.h"
 #include "stages/extract/device_engine.h"
+#include "stages/extract/device_fault.h"
 #include "stages/extract/device_guard.h"
+#include "stages/extract/device_policy.h"
 #include "stages/extract/device_rates.h"
 #include "stages/extract/device_worker.h"
-#include "stages/extract/weight_store.h"
+#include "stages/extract/gpu_reader.h"
 
 namespace draftmill {
 namespace {
 
 /// Blocks that a GPU may have before it: two under way and the next, which it begins the moment the first is done.
 constexpr std::int64_t kBlocksAhead = 3;
-/// Batches on the host at a time, for each GPU: two under way, the rest with the shard writer.
-constexpr int kSlabs = kFewestSlabs + 1;
 constexpr auto kStopPoll = std::chrono::milliseconds(100);
 
-/// The largest batch of a plan, for which buffers are made once.
-struct PlanSizes {
-  std::int64_t tokens = 0;
-  std::int64_t samples = 0;
-  std::int64_t longest = 0;
-};
-
-PlanSizes SizesOf(const ChunkPlan& plan, const TokenizedChunk& chunk) {
-  PlanSizes sizes;
-  for (const std::int64_t tokens : plan.batch_tokens) sizes.tokens = std::max(sizes.tokens, tokens);
-  for (const PlanRange& batch : plan.batches) sizes.samples = std::max(sizes.samples, batch.count);
+/// The largest of a plan, for which buffers are made once.
+DeviceRoom RoomFor(const ChunkPlan& plan, const TokenizedChunk& chunk) {
+  DeviceRoom room;
+  for (const std::int64_t tokens : plan.batch_tokens) room.batch_tokens = std::max(room.batch_tokens, tokens);
+  for (const PlanRange& batch : plan.batches) room.samples = std::max(room.samples, batch.count);
   for (std::size_t i = 1; i < chunk.cu_seqlens.size(); ++i) {
-    sizes.longest = std::max(sizes.longest, chunk.cu_seqlens[i] - chunk.cu_seqlens[i - 1]);
+    room.longest = std::max(room.longest, chunk.cu_seqlens[i] - chunk.cu_seqlens[i - 1]);
   }
-  return sizes;
+  for (const PlanRange& block : plan.blocks) {
+    std::int64_t rows = 0;
+    for (std::int64_t i = block.first; i < block.first + block.count; ++i) rows += RowsFor(plan.batch_tokens[static_cast<std::size_t>(i)]);
+    room.batches = std::max(room.batches, block.count);
+    room.block_rows = std::max(room.block_rows, rows);
+  }
+  return room;
 }
 
 Status CheckRequest(const BlockRequest& request) {
@@ -64,17 +65,20 @@ Status CheckRequest(const BlockRequest& request) {
 
 class DeviceExtractor : public Extractor {
  public:
-  DeviceExtractor(ModelDescription model, ExtractOptions options, std::string environment, std::string weights_digest)
+  DeviceExtractor(ModelDescription model, ExtractOptions options, std::int64_t host_bytes, std::string environment, std::string weights_digest)
       : model_(std::move(model)),
         options_(std::move(options)),
+        host_bytes_(host_bytes),
         environment_(std::move(environment)),
         weights_digest_(std::move(weights_digest)) {}
 
-  void AddDevice(int device, std::unique_ptr<DeviceDecoder> decoder) {
+  void AddDevice(int device, const std::string& name, std::unique_ptr<DeviceDecoder> decoder) {
     const std::size_t index = workers_.size();
     waiting_.push_back(0);
+    const DeviceWorkerOptions options{device, "GPU " + std::to_string(device) + " (" + name + ")", model_.vocab_rows, StateWidth(),
+                                      model_.spans_blocks};
     workers_.push_back(std::make_unique<DeviceWorker>(
-        device, std::move(decoder), model_.vocab_rows, StateWidth(), kSlabs,
+        options, std::move(decoder),
         [this, index](const DeviceJob& job, Result<BatchStates> states) { Take(index, job, std::move(states)); }));
   }
 
@@ -143,32 +147,42 @@ class DeviceExtractor : public Extractor {
   Status HandOut(const BlockRequest& request, std::size_t worker) {
     DRAFTMILL_RETURN_IF_ERROR(CheckRequest(request));
     if (request.plan != sized_plan_) {
-      sizes_ = SizesOf(*request.plan, *request.chunk);
+      room_ = RoomFor(*request.plan, *request.chunk);
+      DRAFTMILL_RETURN_IF_ERROR(ShareHostMemory());
       sized_plan_ = request.plan;
-      DRAFTMILL_RETURN_IF_ERROR(CheckMemory());
     }
     const auto count = static_cast<std::int64_t>(request.batches.size());
-    std::int64_t block = 0;
+    if (count == 0) return OkStatus();
+    DeviceJob job{0, request.plan->blocks[static_cast<std::size_t>(request.block)], request.batches, request.chunk, request.plan, room_, slabs_,
+                  in_flight_};
     {
       const std::lock_guard lock(mutex_);
-      block = first_block_ + static_cast<std::int64_t>(blocks_.size());
+      job.block = first_block_ + static_cast<std::int64_t>(blocks_.size());
       blocks_.emplace_back().batches = count;
       waiting_[worker] += count;
       most_batches_ = std::max(most_batches_, count);
     }
-    for (const std::int64_t batch : request.batches) {
-      workers_[worker]->Add({block, batch, request.chunk, request.plan, sizes_.tokens, sizes_.samples, sizes_.longest});
-    }
+    workers_[worker]->Add(std::move(job));
     return OkStatus();
   }
 
-  Status CheckMemory() const {
-    const std::int64_t needed = kFewestSlabs * 2 * sizes_.tokens * StateWidth() * static_cast<std::int64_t>(workers_.size());
-    if (options_.memory_bytes <= 0 || needed <= options_.memory_bytes) return OkStatus();
-    return OutOfMemory("batches of " + std::to_string(sizes_.tokens) + " tokens need " + std::to_string(needed) +
-                       " bytes on the host and " + std::to_string(options_.memory_bytes) +
-                       " are allowed; raise limits.memory, or lower extract.batch_tokens or tokenize.max_length. What is "
-                       "published is safe");
+  /// How many batches of states each GPU may have on the host, and how many blocks under way. Two blocks and two batches
+  /// with the shard writer are enough for the GPU never to wait for a disk that keeps up.
+  Status ShareHostMemory() {
+    const std::int64_t batch_bytes = 2 * room_.batch_tokens * StateWidth() * static_cast<std::int64_t>(workers_.size());
+    const std::int64_t most = kDeviceSlots * room_.batches + 2;
+    const std::int64_t least = room_.batches + 1;
+    const std::int64_t allowed = options_.memory_bytes <= 0 ? most : (options_.memory_bytes - host_bytes_) / batch_bytes;
+    if (allowed < least) {
+      return OutOfMemory("blocks of " + std::to_string(room_.batches) + " batches of up to " + std::to_string(room_.batch_tokens) +
+                         " tokens need " + std::to_string(host_bytes_ + least * batch_bytes) + " bytes on the host and " +
+                         std::to_string(options_.memory_bytes) +
+                         " are allowed; raise limits.memory, or lower extract.block_tokens, extract.batch_tokens or "
+                         "tokenize.max_length. What is published is safe");
+    }
+    slabs_ = static_cast<int>(std::min(most, allowed));
+    in_flight_ = slabs_ >= kDeviceSlots * room_.batches ? kDeviceSlots : 1;
+    return OkStatus();
   }
 
   /// From a GPU's thread.
@@ -213,10 +227,13 @@ class DeviceExtractor : public Extractor {
 
   const ModelDescription model_;
   const ExtractOptions options_;
+  const std::int64_t host_bytes_;        ///< pinned for weights
   const std::string environment_;
   const std::string weights_digest_;
   const ChunkPlan* sized_plan_ = nullptr;
-  PlanSizes sizes_;
+  DeviceRoom room_;
+  int slabs_ = 0;
+  int in_flight_ = kDeviceSlots;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::int64_t> waiting_;    ///< by GPU: batches that it was given and has not handed back
@@ -227,9 +244,6 @@ class DeviceExtractor : public Extractor {
 };
 
 Status CheckOptions(const ExtractOptions& options) {
-  if (options.weights != "auto" && options.weights != "resident") {
-    return Unsupported("extract.weights " + options.weights + " is not built for GPUs; use resident or auto");
-  }
   if (options.numerics != "hf" && options.numerics != "fused") {
     return InvalidConfig("extract.numerics must be hf or fused, not " + options.numerics);
   }
@@ -243,32 +257,59 @@ std::string Environment(const DeviceFacts& device, const ExtractOptions& options
          std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10) + ", " + CudnnVersion();
 }
 
-Status CheckRoom(const DeviceFacts& device, const ModelDescription& model) {
-  if (model.device_memory.resident_bytes <= device.free_bytes) return OkStatus();
-  return OutOfMemory("the model's weights take " + std::to_string(model.device_memory.resident_bytes) + " bytes and " + device.name +
-                     " has " + std::to_string(device.free_bytes) + " free of " + std::to_string(device.total_bytes) +
-                     "; end what else runs on it, or set extract.device to cpu. Nothing was loaded");
+/// What is free as the driver tells it: asking the runtime would take memory of the GPU.
+Status ReadMemory(DeviceFacts& device) {
+  const Result<GpuReader*> gpus = LoadNvml();
+  if (gpus.ok()) {
+    const Result<GpuReading> gpu = (*gpus)->Read(device.bus_id);
+    if (gpu.ok()) {
+      device.free_bytes = gpu->free_bytes;
+      device.total_bytes = gpu->total_bytes;
+      return OkStatus();
+    }
+  }
+  std::size_t free = 0;
+  std::size_t total = 0;
+  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(device.index), "cudaSetDevice"));
+  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
+  device.free_bytes = static_cast<std::int64_t>(free);
+  device.total_bytes = static_cast<std::int64_t>(total);
+  return OkStatus();
 }
 
-Result<std::unique_ptr<DeviceDecoder>> LoadDecoder(int device, const ModelFolder& model, const ExtractOptions& options,
-                                                   WeightStore<Bf16>& store) {
-  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(device), "cudaSetDevice"));
-  DRAFTMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Load(model.config, store, model.description.layers.back()));
-  return DeviceDecoder::Make(model.config, {model.description.layers, options.numerics == "fused"}, std::move(weights));
+Result<DeviceFacts> ReadDevice(int index) {
+  DeviceFacts device;
+  device.index = index;
+  cudaDeviceProp properties{};
+  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
+  device.name = properties.name;
+  std::array<char, 32> bus_id{};
+  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), index), "cudaDeviceGetPCIBusId"));
+  device.bus_id = bus_id.data();
+  DRAFTMILL_RETURN_IF_ERROR(ReadMemory(device));
+  return device;
 }
 
+/// The GPUs that answer. One that does not, after a fault, is left out: the others go on.
 Result<std::vector<DeviceFacts>> ListDevices() {
   const int count = cuda::DeviceCount();
   if (count == 0) return Unsupported("the NVIDIA driver offers no GPU to this process");
   std::vector<DeviceFacts> devices;
+  Status failure;
   for (int i = 0; i < count; ++i) {
-    cudaDeviceProp properties{};
-    std::size_t free = 0;
-    std::size_t total = 0;
-    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties"));
-    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(i), "cudaSetDevice"));
-    DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
-    devices.push_back({properties.name, static_cast<std::int64_t>(total), static_cast<std::int64_t>(free)});
+    Result<DeviceFacts> device = ReadDevice(i);
+    if (device.ok()) {
+      devices.push_back(*std::move(device));
+    } else {
+      cudaGetLastError();
+      failure = device.status().WithContext("GPU " + std::to_string(i));
+    }
+  }
+  if (devices.empty()) return Unsupported("no GPU answers: " + failure.message());
+  for (const DeviceFacts& device : devices) {
+    if (device.name == devices.front().name) continue;
+    return Unsupported("GPUs of different kinds, " + devices.front().name + " and " + device.name +
+                       ", would give states of different bits; choose those of one kind with CUDA_VISIBLE_DEVICES");
   }
   return devices;
 }
@@ -291,14 +332,23 @@ class CudaEngine : public DeviceEngine {
   static Result<std::unique_ptr<Extractor>> Load(const ExtractOptions& options, ModelFolder model) {
     DRAFTMILL_RETURN_IF_ERROR(CheckOptions(options));
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> devices, ListDevices());
-    for (const DeviceFacts& device : devices) DRAFTMILL_RETURN_IF_ERROR(CheckRoom(device, model.description));
+    ExtractOptions resolved = options;
+    resolved.device_count = static_cast<int>(devices.size());
+    resolved.device_bytes = devices.front().free_bytes;
+    for (const DeviceFacts& device : devices) resolved.device_bytes = std::min(resolved.device_bytes, device.free_bytes);
+    DRAFTMILL_ASSIGN_OR_RETURN(const DevicePlan plan, PlanDevices(model.description, resolved));
+    if (options.say) options.say(std::to_string(devices.size()) + " x " + devices.front().name + ", " + plan.reason);
     model.config.compute = ComputeType::kBfloat16;
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WeightStore<Bf16>> store,
-                               WeightStore<Bf16>::Open(model, {WeightPolicy::kResident, options.threads}));
-    auto extractor = std::make_unique<DeviceExtractor>(model.description, options, Environment(devices[0], options), store->digest());
+    DeviceWeightsRequest request{&model, model.description.layers.back(), plan.weights, plan.from_memory, {}, options.memory_bytes};
+    for (const DeviceFacts& device : devices) request.devices.push_back(device.index);
+    DRAFTMILL_ASSIGN_OR_RETURN(LoadedDeviceWeights weights, LoadDeviceWeights(request));
+    auto extractor = std::make_unique<DeviceExtractor>(model.description, options, plan.host_weight_bytes, Environment(devices[0], options),
+                                                       weights.digest);
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      DRAFTMILL_ASSIGN_OR_RETURN(auto decoder, LoadDecoder(static_cast<int>(i), model, options, *store));
-      extractor->AddDevice(static_cast<int>(i), std::move(decoder));
+      DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(devices[i].index), "cudaSetDevice"));
+      DRAFTMILL_ASSIGN_OR_RETURN(auto decoder, DeviceDecoder::Make(model.config, {model.description.layers, options.numerics == "fused"},
+                                                                   std::move(weights.by_device[i])));
+      extractor->AddDevice(devices[i].index, devices[i].name, std::move(decoder));
     }
     return std::unique_ptr<Extractor>(std::move(extractor));
   }

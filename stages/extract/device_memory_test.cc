@@ -16,42 +16,13 @@ ModelConfig Llama() {
       "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256})").value(), "config.json").value();
 }
 
-ModelDescription Describe(const ModelConfig& config) {
-  ModelDescription model;
-  model.layers = {2, 16, 29, 32};
-  model.hidden_size = 4096;
-  model.device_memory = DeviceMemoryOf(config, model.layers);
-  return model;
-}
-
 TEST(DeviceMemoryTest, WeightsAreCountedAsTheyAreKept) {
   const EngineMemory memory = DeviceMemoryOf(Llama(), {2, 16, 29, 32});
   // 7.5 G parameters below the head, two bytes each; vectors take six.
   EXPECT_NEAR(static_cast<double>(memory.resident_bytes), 15.0e9, 0.05e9);
+  EXPECT_EQ(memory.resident_bytes, memory.shared_bytes + 32 * memory.layer_bytes);
   // Layers above the last captured one are not loaded.
   EXPECT_LT(DeviceMemoryOf(Llama(), {2, 16}).resident_bytes, memory.resident_bytes * 6 / 10);
-}
-
-TEST(DeviceMemoryTest, BatchesShrinkToWhatIsFree) {
-  const ModelDescription model = Describe(Llama());
-  ExtractOptions options;
-  options.device_bytes = std::int64_t{140} << 30;
-  EXPECT_EQ(ResolveDeviceSizes(model, options)->batch_tokens, 32768);
-  options.device_bytes = std::int64_t{22} << 30;
-  const ExtractSizes small = ResolveDeviceSizes(model, options).value();
-  EXPECT_LT(small.batch_tokens, 32768);
-  EXPECT_EQ(small.block_tokens, small.batch_tokens);
-  options.device_bytes = std::int64_t{140} << 30;
-  options.memory_bytes = std::int64_t{2} << 30;  // three batches of 32 KiB a token must fit on the host
-  EXPECT_EQ(ResolveDeviceSizes(model, options)->batch_tokens, 16384);
-}
-
-TEST(DeviceMemoryTest, AModelThatDoesNotFitIsRefusedWithBothNumbers) {
-  ExtractOptions options;
-  options.device_bytes = std::int64_t{16} << 30;
-  const Status status = ResolveDeviceSizes(Describe(Llama()), options).status();
-  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
-  EXPECT_THAT(status.message(), HasSubstr(std::to_string(options.device_bytes)));
 }
 
 TEST(DeviceSupportTest, WhatIsNotRunIsNamed) {

@@ -1,5 +1,6 @@
 // Pinned host memory for states: a few slabs that a GPU copies into and the shard writer reads from, used again and again.
 //
+//   pool.Allow(4);
 //   DRAFTMILL_ASSIGN_OR_RETURN(std::shared_ptr<Slab> slab, pool.Acquire(bytes, stop));    // waits for a free one
 //   StateVector states(count, StateAllocator(slab));                                      // gives it back when destroyed
 //
@@ -24,10 +25,14 @@ class Slab;
 
 class SlabPool {
  public:
-  explicit SlabPool(int slabs);
+  /// From now on there may be this many slabs, or more where there were.
+  void Allow(int slabs);
 
-  /// A slab of at least `bytes` bytes that nobody else holds. kCancelled once `stop` is true.
+  /// A slab of at least `bytes` bytes that nobody else holds; one that is free is taken before a new one is made. kCancelled
+  /// once `stop` is true, kOutOfMemory where the host gives no more pinned memory.
   Result<std::shared_ptr<Slab>> Acquire(std::int64_t bytes, const std::atomic<bool>& stop);
+  /// Waits for one of the slabs that are there. kOutOfMemory where fewer than `needed` are of that size.
+  Result<std::shared_ptr<Slab>> AcquireMade(std::int64_t bytes, std::size_t needed, const std::atomic<bool>& stop);
 
   /// What the slabs and the pool share.
   struct Shared {
@@ -36,6 +41,10 @@ class SlabPool {
   };
 
  private:
+  using IsFit = bool (*)(const Slab& slab, std::int64_t bytes);
+  /// The first slab that nobody holds and that is fit, held from now on; waits for one.
+  Result<std::shared_ptr<Slab>> Hold(std::int64_t bytes, IsFit is_fit, const std::atomic<bool>& stop);
+
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::vector<std::shared_ptr<Slab>> slabs_;
 };

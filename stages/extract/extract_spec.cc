@@ -23,10 +23,18 @@ const StageSpec& ExtractSpec() {
            .in_fingerprint = false},
           {.name = "weights",
            .type = ParameterType::kChoice,
-           .doc = "Where the weights live: `resident` loads them once, `streamed` reads each layer from disk for each "
-                  "block. The states do not depend on it.",
+           .doc = "Where the weights live: `resident` loads them once; `streamed` brings each layer for each block, from disk, or "
+                  "for GPUs from the host's memory where limits.memory has room for them; `sharded` keeps a part of each layer "
+                  "on each GPU. `auto` decides at each start, from what is free, and says why. The states do not depend on it.",
            .default_yaml = "auto",
-           .choices = {"auto", "resident", "streamed"},
+           .choices = {"auto", "resident", "sharded", "streamed"},
+           .in_fingerprint = false},
+          {.name = "occupied",
+           .type = ParameterType::kChoice,
+           .doc = "What a run does where other processes compute on its GPUs: `fail` names them, with their memory, and starts "
+                  "nothing; `wait` names them and waits until they are gone.",
+           .default_yaml = "fail",
+           .choices = {"fail", "wait"},
            .in_fingerprint = false},
           {.name = "layers",
            .type = ParameterType::kIntegerList,

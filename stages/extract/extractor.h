@@ -25,7 +25,7 @@ struct ExtractOptions {
   std::string model_folder;              ///< config.json and *.safetensors
   std::vector<std::int32_t> layers;      ///< indices k of x_k, ascending, distinct; empty means the eagle3 default
   std::string device = "auto";           ///< auto | cpu | cuda
-  std::string weights = "auto";          ///< auto | resident | streamed
+  std::string weights = "auto";          ///< auto | resident | sharded (GPUs) | streamed
   std::string numerics = "hf";           ///< hf | fused
   /// Precision of the computation: empty as config.json says, else bfloat16 | float32. States come in bfloat16, unless
   /// float32 is asked for here.
@@ -33,18 +33,30 @@ struct ExtractOptions {
   std::int64_t checked_positions = kCheckedPositions;  ///< of a batch, at which the model's head is read
   int threads = 1;                       ///< of the engine's own arena
   std::int64_t memory_bytes = 0;         ///< what weights, activations and states in flight may take together
-  /// Set by ResolveDevice: free memory of the GPU that has least; 0 on the CPU.
+  /// Sizes that are settled, as the plan has them; 0: not yet. The engine for GPUs decides from them where weights live.
+  std::int64_t batch_tokens = 0;
+  std::int64_t block_tokens = 0;
+  std::string occupied = "fail";         ///< fail | wait: what ClaimDevices does where others compute on the GPUs
+  /// Told what an engine decided or waits for; may be empty.
+  std::function<void(const std::string&)> say = {};
+  /// Ends waiting; may be empty.
+  std::function<bool()> should_stop = {};
+  /// Set by ResolveDevice: how many GPUs, and the free memory of the one that has least; 0 on the CPU.
+  int device_count = 0;
   std::int64_t device_bytes = 0;
+  /// Set by ClaimDevices: holds the GPUs for as long as it lives.
+  std::shared_ptr<void> device_claim = {};
 };
 
-/// What the CPU engine takes on this machine: from it `auto` sizes are resolved and limits checked.
+/// What an engine takes: from it `auto` sizes are resolved and limits checked.
 struct EngineMemory {
   std::int64_t resident_bytes = 0;       ///< all weights with the policy `resident`
   std::int64_t layer_bytes = 0;          ///< weights of the largest layer: what one layer in memory takes when streamed
   std::int64_t reading_bytes = 0;        ///< what reading streamed weights takes besides
-  std::int64_t shared_bytes = 0;         ///< weights in working form, whatever the block
+  std::int64_t shared_bytes = 0;         ///< weights in working form, whatever the block; on a GPU: the embedding
   std::int64_t thread_bytes = 0;         ///< scratch of one thread
-  std::int64_t token_bytes = 0;          ///< activations and captured states of one token of a block
+  std::int64_t token_bytes = 0;          ///< activations and captured states of one token of a block; on a GPU: of a batch
+  std::int64_t block_token_bytes = 0;    ///< GPU: what one token of a block takes besides
 };
 
 /// What can be told from config.json and the safetensors headers alone, before any weight is read.
@@ -57,7 +69,8 @@ struct ModelDescription {
   std::vector<std::int32_t> layers;      ///< resolved layer list
   std::int64_t weight_bytes = 0;
   EngineMemory memory;                   ///< what the CPU engine needs for it
-  EngineMemory device_memory;            ///< what the GPU engine needs on each GPU; tokens are a batch's
+  EngineMemory device_memory;            ///< what the GPU engine needs on each GPU
+  bool spans_blocks = false;             ///< products of experts take rows of a whole block
   Status device_support;                 ///< why the GPU engine does not run it, or success
   bool published_in_float32 = false;     ///< what an empty ExtractOptions::dtype means
   std::string model_fingerprint;         ///< hex; config.json, safetensors headers, file sizes
@@ -123,6 +136,10 @@ class Extractor {
 /// Settles extract.device before anything is started: `auto` becomes cuda where this build, this machine and the model
 /// allow it, else cpu. `cuda` where that cannot be is kUnsupported with the reason. In builds without the engine always cpu.
 Status ResolveDevice(const ModelDescription& model, ExtractOptions& options);
+
+/// Takes the GPUs of `options`, which ResolveDevice has settled, for this process: kConflict names whoever computes on them,
+/// with process and memory, or waits for them (options.occupied). Free memory is read again. Success on the CPU.
+Status ClaimDevices(ExtractOptions& options);
 
 /// True in builds that contain the engine (not in the text build).
 bool ExtractorIsBuilt();

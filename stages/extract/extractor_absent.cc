@@ -22,6 +22,8 @@ Status ResolveDevice(const ModelDescription& /*model*/, ExtractOptions& options)
   return OkStatus();
 }
 
+Status ClaimDevices(ExtractOptions& /*options*/) { return OkStatus(); }
+
 bool ExtractorIsBuilt() { return false; }
 
 }  // namespace draftmill

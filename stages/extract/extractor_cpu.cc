@@ -28,8 +28,8 @@ Status CheckOptions(const ExtractOptions& options) {
   if (options.device != "auto" && options.device != "cpu" && options.device != "cuda") {
     return InvalidConfig("extract.device must be auto, cpu or cuda, not " + options.device);
   }
-  if (options.weights != "auto" && options.weights != "resident" && options.weights != "streamed") {
-    return InvalidConfig("extract.weights must be auto, resident or streamed, not " + options.weights);
+  if (options.weights != "auto" && options.weights != "resident" && options.weights != "sharded" && options.weights != "streamed") {
+    return InvalidConfig("extract.weights must be auto, resident, sharded or streamed, not " + options.weights);
   }
   if (options.numerics != "hf" && options.numerics != "fused") {
     return InvalidConfig("extract.numerics must be hf or fused, not " + options.numerics);
@@ -364,7 +364,10 @@ Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& optio
   DRAFTMILL_ASSIGN_OR_RETURN(ModelFolder model, OpenModelFolder(options.model_folder, options.layers));
   ExtractOptions resolved = options;
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(model.description, resolved));
-  if (resolved.device != "cuda") return MakeCpuExtractor(std::move(model), options);
+  if (resolved.device != "cuda") {
+    if (options.weights == "sharded") return Unsupported("extract.weights sharded shares weights out over GPUs; on the CPU use auto, resident or streamed");
+    return MakeCpuExtractor(std::move(model), options);
+  }
   DRAFTMILL_ASSIGN_OR_RETURN(const DeviceEngine* engine, LoadDeviceEngine());
   return engine->MakeExtractor(resolved, std::move(model));
 }

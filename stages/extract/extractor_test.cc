@@ -57,6 +57,7 @@ class ExtractorTest : public ::testing::Test {
   explicit ExtractorTest(json::Value model = SmallLlama()) : checkpoint_(std::move(model)), chunk_(Chunk({5, 1, 300, 1200, 64, 2, 700, 33, 1, 90})) {
     options_.model_folder = checkpoint_.folder();
     options_.layers = {0, 2, 3};
+    options_.device = "cpu";  // also on a machine with a GPU
     plan_ = PlanChunk(chunk_.cu_seqlens, {1300, 2000, std::int64_t{1} << 40, 3 * 48 * 2}).value();
   }
 

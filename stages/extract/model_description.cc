@@ -80,6 +80,7 @@ Result<ModelFolder> OpenModelFolder(const std::string& model_folder, const std::
   description.max_positions = model.config.max_positions;
   description.memory = CpuMemoryOf(model.config, static_cast<std::int64_t>(description.layers.size()));
   description.device_memory = DeviceMemoryOf(model.config, description.layers);
+  description.spans_blocks = model.config.experts.has_value();
   description.device_support = CheckDeviceSupports(model.config);
   description.published_in_float32 = model.config.compute == ComputeType::kFloat32;
   description.weight_bytes = model.tensors.total_bytes();

@@ -6,6 +6,9 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace draftmill {
 namespace {
 
@@ -29,6 +32,35 @@ void LinearOf(const LinearArgs<T>& args) {
   }
 }
 
+/// oneDNN's tiles of bfloat16 (AMX) hold 32 values of a row. Where a row is no multiple of that long, the last tile takes the
+/// next row's beginning too, times zero: a NaN or an infinity there would spoil this row.
+constexpr std::int64_t kTileValues = 32;
+
+bool IsFinite(Bf16 value) {
+  constexpr std::uint16_t kExponent = 0x7f80;
+  return (value.bits & kExponent) != kExponent;
+}
+
+/// The rows of `a` that hold a NaN or an infinity.
+std::vector<std::int64_t> BadRows(const LinearArgs<Bf16>& args) {
+  std::vector<std::int64_t> bad;
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const Bf16* const first = args.a + row * args.inputs;
+    if (!std::all_of(first, first + args.inputs, IsFinite)) bad.push_back(row);
+  }
+  return bad;
+}
+
+/// The product without those rows, whose results are NaN.
+void LinearWithout(const std::vector<std::int64_t>& bad, LinearArgs<Bf16> args) {
+  std::vector<Bf16> cleaned(args.a, args.a + args.rows * args.inputs);
+  for (const std::int64_t row : bad) std::fill_n(cleaned.begin() + row * args.inputs, args.inputs, Bf16{0});
+  args.a = cleaned.data();
+  LinearOf(args);
+  constexpr Bf16 kNan{0x7fc0};
+  for (const std::int64_t row : bad) std::fill_n(args.out + row * args.outputs, args.outputs, kNan);
+}
+
 /// "... v1.2.3 ..." or "... Version 2024.2-Product ..." without what stands round the number.
 std::string NumberIn(const std::string& text) {
   const std::size_t begin = text.find_first_of("0123456789", text.find(") ") == std::string::npos ? 0 : text.find(") "));
@@ -46,7 +78,13 @@ void PrepareProductThread() {
 }
 
 void Linear(const LinearArgs<float>& args) { LinearOf(args); }
-void Linear(const LinearArgs<Bf16>& args) { LinearOf(args); }
+void Linear(const LinearArgs<Bf16>& args) {
+  if (args.inputs % kTileValues != 0) {
+    const std::vector<std::int64_t> bad = BadRows(args);
+    if (!bad.empty()) return LinearWithout(bad, args);
+  }
+  LinearOf(args);
+}
 
 void MultiplyTransposed(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k) {
   const c10::InferenceMode inference;

@@ -26,6 +26,7 @@ struct LinearArgs {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
 };
+/// A row of `a` that holds a NaN or an infinity spoils its own results alone.
 void Linear(const LinearArgs<float>& args);
 void Linear(const LinearArgs<Bf16>& args);
 

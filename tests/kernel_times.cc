@@ -1,0 +1,110 @@
+// What a program's time on a GPU goes to: a library that the CUDA runtime loads into it.
+//
+//   g++ -std=c++20 -O2 -shared -fPIC -I/usr/local/cuda/include tests/kernel_times.cc -o kernel_times.so \
+//     -L/usr/local/cuda/lib64 -lcupti
+//   CUDA_INJECTION64_PATH=$PWD/kernel_times.so KERNEL_TIMES=times.txt draftmill bench extract MODEL --product-seconds 0 ...
+//
+// When the program ends, one line for each kernel with its share of the time from the first kernel to the last on the GPU with
+// the lowest number, and the shares of: products, attention, draftmill's own kernels, other kernels, and gaps in which none
+// ran. Kernels of one stream do not overlap, so the shares add up. The first quarter of the time is left out: libraries
+// choose their kernels in it.
+#include <cupti.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Run {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  const std::string* name = nullptr;
+};
+
+std::mutex mutex;
+std::map<std::string, int>& Names() {
+  static auto& names = *new std::map<std::string, int>;
+  return names;
+}
+std::vector<Run>& Runs() {
+  static auto& runs = *new std::vector<Run>;
+  return runs;
+}
+
+void Request(std::uint8_t** buffer, std::size_t* size, std::size_t* most) {
+  *size = std::size_t{8} << 20;
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, *size));
+  *most = 0;
+}
+
+void Complete(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+  const std::lock_guard lock(mutex);
+  CUpti_Activity* record = nullptr;
+  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
+    const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel10*>(record);
+    if (kernel->deviceId != 0) continue;
+    Runs().push_back({kernel->start, kernel->end, &Names().try_emplace(kernel->name, 0).first->first});
+  }
+  std::free(buffer);
+}
+
+const char* KindOf(const std::string& name) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("draftmill")) return "own kernels";
+  if (has("flash") || has("fmha") || has("sdpa") || has("cudnn")) return "attention";
+  if (has("gemm") || has("nvjet") || has("cutlass") || has("cublas")) return "products";
+  return "other kernels";
+}
+
+void Report() {
+  cuptiActivityFlushAll(1);
+  const std::lock_guard lock(mutex);
+  std::vector<Run>& runs = Runs();
+  const char* path = std::getenv("KERNEL_TIMES");
+  std::FILE* out = path != nullptr ? std::fopen(path, "w") : stderr;
+  if (out == nullptr || runs.empty()) return;
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
+  const std::uint64_t from = runs.front().begin + (runs.back().end - runs.front().begin) / 4;
+  std::erase_if(runs, [&](const Run& run) { return run.begin < from; });
+  if (runs.empty()) return;
+  std::map<std::string, double> by_kind;
+  std::map<std::string, std::pair<double, long>> by_name;
+  std::uint64_t covered = runs.front().begin;
+  double gaps = 0;
+  for (const Run& run : runs) {
+    if (run.begin > covered) gaps += static_cast<double>(run.begin - covered);
+    covered = std::max(covered, run.end);
+    const double time = static_cast<double>(run.end - run.begin);
+    by_kind[KindOf(*run.name)] += time;
+    by_name[*run.name].first += time;
+    ++by_name[*run.name].second;
+  }
+  const double all = static_cast<double>(covered - runs.front().begin);
+  by_kind["gaps"] = gaps;
+  for (const auto& [kind, time] : by_kind) std::fprintf(out, "%-16s %6.2f %%\n", kind.c_str(), 100 * time / all);
+  std::fprintf(out, "of %.2f s\n", all * 1e-9);
+  std::vector<std::pair<double, std::string>> names;
+  for (const auto& [name, time] : by_name) names.emplace_back(time.first, name);
+  std::sort(names.rbegin(), names.rend());
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 30); ++i) {
+    std::fprintf(out, "%6.2f %% %8ld x %9.1f us  %s\n", 100 * names[i].first / all, by_name[names[i].second].second,
+                 names[i].first / static_cast<double>(by_name[names[i].second].second) * 1e-3, names[i].second.substr(0, 120).c_str());
+  }
+  if (out != stderr) std::fclose(out);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  cuptiActivityRegisterCallbacks(Request, Complete);
+  cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  std::atexit(Report);
+  return 1;
+}

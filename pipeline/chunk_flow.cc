@@ -56,10 +56,10 @@ struct WriterMessage {
 /// The extraction thread and the writer's thread, joined by a queue bounded in bytes.
 class ExtractAndWrite {
  public:
-  ExtractAndWrite(const ChunkSteps& steps, std::int64_t states_queue_bytes, FirstFailure& failure,
+  ExtractAndWrite(const ChunkSteps& steps, const ChunkFlowLimits& limits, FirstFailure& failure,
                   std::function<void(WorkPointer)> done)
-      : steps_(steps), chunks_(std::numeric_limits<std::int64_t>::max()), states_(states_queue_bytes),
-        failure_(failure), done_(std::move(done)), extract_thread_([this] { ExtractLoop(); }),
+      : steps_(steps), chunks_(std::numeric_limits<std::int64_t>::max()), states_(limits.states_queue_bytes),
+        failure_(failure), pace_(limits.pace_span_seconds), done_(std::move(done)), extract_thread_([this] { ExtractLoop(); }),
         write_thread_([this] { WriteLoop(); }) {}
 
   ~ExtractAndWrite() {
@@ -144,7 +144,7 @@ class ChunkFlowGraph {
         extract_(graph_, tbb::flow::serial, [this](const WorkPointer& work, ExtractNode::gateway_type& gateway) { Hand(work, gateway); }),
         finish_(graph_, tbb::flow::serial, [this](const WorkPointer& work) { return Leave(work); }) {
     if (steps.extract) {
-      threads_ = std::make_unique<ExtractAndWrite>(steps, limits.states_queue_bytes, failure_, [this](WorkPointer work) {
+      threads_ = std::make_unique<ExtractAndWrite>(steps, limits, failure_, [this](WorkPointer work) {
         ExtractNode::gateway_type* gateway = gateway_;
         gateway->try_put(std::move(work));
         gateway->release_wait();

@@ -60,7 +60,7 @@ struct ChunkSteps {
   /// All wanted batches of the chunk were stored. Called from the writer's thread; where nothing was wanted, from the
   /// serial step.
   std::function<Status(const ChunkWork&)> finish;
-  /// How engine and writer spent the last half minute. Called from the writer's thread; may be empty.
+  /// How engine and writer spent the last ChunkFlowLimits::pace_span_seconds. Called from the writer's thread; may be empty.
   std::function<void(const WriterSpan&)> paced;
 };
 
@@ -69,6 +69,7 @@ struct ChunkFlowLimits {
   int threads = 1;                          ///< of the graph's arena
   std::int64_t chunk_credit_bytes = 0;      ///< rows and tokens in flight
   std::int64_t states_queue_bytes = 0;      ///< states between extraction and writer
+  double pace_span_seconds = 30;            ///< after which ChunkSteps::paced is told how it went
 };
 
 /// What the buffers held at most, for the report at the end of the run.

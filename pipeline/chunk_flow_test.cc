@@ -121,6 +121,33 @@ TEST(ChunkFlowTest, StopsOnRequestAndFinishesWhatWasLetIn) {
   EXPECT_LT(recorded.finished.size(), 20U);
 }
 
+TEST(ChunkFlowTest, TellsWhenTheWriterIsSlowerThanTheEngine) {
+  for (const bool slow : {true, false}) {
+    RecordedSteps recorded;
+    recorded.batches = 60;
+    ChunkSteps steps = recorded.Make();
+    if (!slow) {
+      const auto extract = steps.extract;
+      steps.extract = [extract](const ChunkWork& work, const std::function<Status(BatchStates)>& emit) {
+        return extract(work, [&](BatchStates states) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(4));
+          return emit(std::move(states));
+        });
+      };
+    }
+    steps.write = [slow](const ChunkWork&, const BatchStates&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 4 : 0));
+      return OkStatus();
+    };
+    std::vector<WriterSpan> spans;
+    steps.paced = [&](const WriterSpan& span) { spans.push_back(span); };
+    ASSERT_TRUE(RunChunkFlow(Tickets(1, 10), steps, {2, 40, 2500, 0.1}, kNeverStop, nullptr).ok());
+    ASSERT_FALSE(spans.empty());
+    EXPECT_EQ(spans[0].disk_is_slower(), slow) << Describe(spans[0]);
+    EXPECT_GT(spans[0].bytes, 0);
+  }
+}
+
 TEST(ChunkFlowTest, PassesWithoutExtraction) {
   RecordedSteps recorded;
   ChunkSteps steps = recorded.Make();

@@ -29,8 +29,7 @@ namespace {
 /// Rows of a chunk that is drawn once and computed again and again: enough for batches to differ.
 constexpr std::int64_t kSamples = 2048;
 constexpr std::int64_t kShardBytes = std::int64_t{4} << 30;
-/// Batches whose time is not counted: libraries choose kernels and plans in them.
-constexpr std::int64_t kWarmBatches = 3;
+constexpr int kWarmBlocks = 2;
 /// As of a run whose limits.memory is 8 GiB.
 constexpr std::int64_t kQueueBytes = std::int64_t{1} << 30;
 
@@ -155,37 +154,53 @@ struct Bench {
   std::optional<FlopCount> flops;
 };
 
-/// Computes blocks, round and round, until the time is over; counts from the fourth batch on.
-Result<ExtractRate> MeasureEngine(Bench& bench, const std::function<Status(BatchStates)>& take) {
-  ExtractRate rate;
-  std::int64_t emitted = 0;
-  double begin = 0;
-  double end = 0;
-  double processor_begin = 0;
-  std::size_t block = 0;
-  const auto next = [&]() -> Result<std::optional<BlockRequest>> {
-    if (begin > 0 && Now() - begin >= bench.request.seconds) return std::optional<BlockRequest>();
-    const std::size_t index = block++ % bench.plan.blocks.size();
-    BlockRequest request{&bench.chunk, &bench.plan, static_cast<std::int64_t>(index), {}};
-    const PlanRange range = bench.plan.blocks[index];
+/// The blocks of the plan, round and round.
+class BlockSource {
+ public:
+  explicit BlockSource(const Bench& bench) : bench_(bench) {}
+  BlockRequest Next() {
+    const std::size_t index = next_++ % bench_.plan.blocks.size();
+    BlockRequest request{&bench_.chunk, &bench_.plan, static_cast<std::int64_t>(index), {}};
+    const PlanRange range = bench_.plan.blocks[index];
     for (std::int64_t i = 0; i < range.count; ++i) request.batches.push_back(range.first + i);
-    return std::optional(std::move(request));
+    return request;
+  }
+
+ private:
+  const Bench& bench_;
+  std::size_t next_ = 0;
+};
+
+/// A few blocks for each device, which are not counted: libraries choose kernels and plans in them.
+Status WarmUp(Bench& bench) {
+  BlockSource blocks(bench);
+  int left = kWarmBlocks * std::max(1, bench.request.options.device_count);
+  const auto next = [&]() -> Result<std::optional<BlockRequest>> {
+    if (left-- == 0) return std::optional<BlockRequest>();
+    return std::optional(blocks.Next());
+  };
+  return bench.extractor->ExtractBlocks(next, [](const BatchStates&) { return OkStatus(); }, {});
+}
+
+/// Computes blocks until the time is over. All of them count, from the first one's beginning to the last one's end: what was
+/// begun before and what is left half done would make a rate too high.
+Result<ExtractRate> MeasureEngine(Bench& bench, double seconds, const std::function<Status(BatchStates)>& take) {
+  DRAFTMILL_RETURN_IF_ERROR(WarmUp(bench));
+  ExtractRate rate;
+  BlockSource blocks(bench);
+  const double begin = Now();
+  const double processor_begin = ProcessorSeconds();
+  const auto next = [&]() -> Result<std::optional<BlockRequest>> {
+    if (Now() - begin >= seconds) return std::optional<BlockRequest>();
+    return std::optional(blocks.Next());
   };
   const auto emit = [&](BatchStates states) {
-    ++emitted;
-    end = Now();
-    if (emitted == kWarmBatches) {
-      begin = end;
-      processor_begin = ProcessorSeconds();
-    }
-    if (emitted > kWarmBatches) {
-      rate.tokens += bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
-      rate.flops += bench.flops->Of(bench.chunk, bench.plan, states.batch);
-    }
+    rate.tokens += bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
+    rate.flops += bench.flops->Of(bench.chunk, bench.plan, states.batch);
     return take(std::move(states));
   };
   DRAFTMILL_RETURN_IF_ERROR(bench.extractor->ExtractBlocks(next, emit, {}));
-  rate.seconds = end - begin;
+  rate.seconds = Now() - begin;
   rate.processor_seconds = ProcessorSeconds() - processor_begin;
   return rate;
 }
@@ -198,7 +213,8 @@ Result<ExtractRate> MeasureToDisk(Bench& bench) {
                                    .numerics_environment = bench.extractor->numerics_environment()};
   DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().MakeFolder(bench.request.work_folder));
   DiscardingWriter writer(bench.chunk, bench.plan, convention, bench.request.work_folder);
-  Result<ExtractRate> rate = MeasureEngine(bench, [&](BatchStates states) {
+  const double seconds = bench.request.disk_seconds > 0 ? bench.request.disk_seconds : bench.request.seconds;
+  Result<ExtractRate> rate = MeasureEngine(bench, seconds, [&](BatchStates states) {
     writer.Add(std::move(states));
     return OkStatus();
   });
@@ -268,7 +284,7 @@ Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request, co
   progress("products, before");
   DRAFTMILL_RETURN_IF_ERROR(MeasureProducts(bench.request, report.product_flops_before, report));
   progress("the engine, states to nowhere");
-  DRAFTMILL_ASSIGN_OR_RETURN(report.nowhere, MeasureEngine(bench, [](const BatchStates&) { return OkStatus(); }));
+  DRAFTMILL_ASSIGN_OR_RETURN(report.nowhere, MeasureEngine(bench, request.seconds, [](const BatchStates&) { return OkStatus(); }));
   if (!request.work_folder.empty()) {
     progress("the disk alone, in " + request.work_folder);
     DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().MakeFolder(request.work_folder));

@@ -20,6 +20,7 @@ namespace draftmill {
 struct ExtractBenchRequest {
   ExtractOptions options;
   double seconds = 30;                 ///< of each measurement of the engine
+  double disk_seconds = 0;             ///< of the one with shards, where it is to be another; 0: the same
   double product_seconds = 20;         ///< of each measurement of products
   std::int64_t mean_tokens = 1856;     ///< of a sample, nearly
   std::int64_t max_tokens = 4096;

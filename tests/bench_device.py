@@ -97,20 +97,24 @@ def main():
     parser.add_argument("--binary", default=str(ROOT / "build" / "draftmill"))
     parser.add_argument("--samples", type=int, default=96)
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--disk-seconds", type=float, default=0, help="of the measurement with shards, where it is to be another")
     parser.add_argument("--product-seconds", type=float, default=20)
     parser.add_argument("--work", default=tempfile.gettempdir())
     arguments = parser.parse_args()
     command = [arguments.binary, "bench", "extract", arguments.model, "--device", "cuda", "--json", "--threads", "8",
-               "--seconds", str(arguments.seconds), "--product-seconds", str(arguments.product_seconds),
+               "--seconds", str(arguments.seconds), "--product-seconds", str(arguments.product_seconds), "--disk-seconds", str(arguments.disk_seconds),
                "--work", str(Path(arguments.work) / "bench-shards")]
     facts = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     print(json.dumps(facts))
     rates = usual_ways(arguments.model, arguments.samples, arguments.work)
-    best = facts["to_nowhere"]["tokens_per_second"]
-    print(f"draftmill, to nowhere    {best:10.0f} tok/s  {facts['to_nowhere']['share_of_products']:.3f} of products")
-    print(f"draftmill, to shards     {facts['to_disk']['tokens_per_second']:10.0f} tok/s")
+    for name, key in (("draftmill, to nowhere", "to_nowhere"), ("draftmill, to shards", "to_disk")):
+        rate = facts[key]
+        print(f"{name:24} {rate['tokens_per_second']:10.0f} tok/s  {rate['share_of_products']:.3f} of products, "
+              f"{rate['state_bytes_per_second'] / 1e9:.2f} GB/s, {rate['processor_cores_busy']:.1f} cores busy")
+    print(f"{'the disk alone':24} {'':10}        {facts['disk_bytes_per_second'] / 1e9:.2f} GB/s")
+    shards = facts["to_disk"]["tokens_per_second"]
     for name, rate in rates.items():
-        print(f"{name:24} {rate:10.0f} tok/s  draftmill is {best / rate:.2f} times as fast")
+        print(f"{name:24} {rate:10.0f} tok/s  draftmill, to shards, is {shards / rate:.2f} times as fast")
     return 0
 
 

@@ -76,6 +76,7 @@ void AddExtract(CLI::App& bench, CommandOutcome& outcome) {
   command->add_option("--layers", request->options.layers, "Captured x_k, ascending; eagle3's where left out")->delimiter(',');
   command->add_option("--threads", request->options.threads, "Threads of loading, and of the CPU engine")->capture_default_str();
   command->add_option("--seconds", request->seconds, "Of each measurement of the engine")->capture_default_str();
+  command->add_option("--disk-seconds", request->disk_seconds, "Of the one with shards; 0 for the same")->capture_default_str();
   command->add_option("--product-seconds", request->product_seconds, "Of each measurement of products, GPUs only")->capture_default_str();
   command->add_option("--mean-tokens", request->mean_tokens, "Of a sample, nearly")->capture_default_str();
   command->add_option("--max-tokens", request->max_tokens, "Of a sample")->capture_default_str();

@@ -14,8 +14,6 @@ constexpr std::int64_t kLocalHeaderBytes = 30;
 constexpr std::int64_t kExtraHeaderBytes = 4;
 constexpr std::int64_t kZip64Bytes = 16;           // both sizes
 constexpr std::int64_t kZip64DirectoryBytes = 24;  // and the offset
-/// From here on a number stands in a zip64 field and all ones in its own.
-constexpr std::int64_t kZip64Limit = 0xFFFFFFFF;
 constexpr std::uint64_t kZip64ExtraId = 1;
 /// "FB": the id of torch's own padding field.
 constexpr std::uint64_t kPaddingExtraId = 0x4246;
@@ -42,11 +40,6 @@ class Bytes {
   std::string text_;
 };
 
-bool IsLarge(std::int64_t number) { return number >= kZip64Limit; }
-std::int64_t Clipped(std::int64_t number) { return IsLarge(number) ? kZip64Limit : number; }
-
-std::int64_t Zip64ExtraBytes(std::int64_t bytes) { return IsLarge(bytes) ? kExtraHeaderBytes + kZip64Bytes : 0; }
-
 std::uint32_t Crc32(std::string_view bytes) {
   return static_cast<std::uint32_t>(
       ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));  // NOLINT: zlib's type
@@ -67,10 +60,11 @@ Dict& Dict::Add(Value key, Value value) {
   return *this;
 }
 
-Result<Layout> Layout::Of(const Value& value) {
+Result<Layout> Layout::Of(const Value& value, std::int64_t zip64_from) {
   std::vector<Tensor> tensors;
   DRAFTMILL_ASSIGN_OR_RETURN(std::string pickle, PickleOf(value, tensors));
   Layout layout;
+  layout.zip64_from_ = zip64_from;
   const auto place_text = [&](const std::string& name, std::string content) {
     const auto bytes = static_cast<std::int64_t>(content.size());
     layout.Place({.name = "archive/" + name, .content = std::move(content), .bytes = bytes});
@@ -85,14 +79,16 @@ Result<Layout> Layout::Of(const Value& value) {
   // torch puts forty digits here that tell archives apart; these follow from the pickle.
   place_text(".data/serialization_id", fmt::format("{:040}", HashBytes64(layout.records_.front().content)));
   layout.directory_offset_ = layout.file_bytes_;
-  layout.has_zip64_ = IsLarge(layout.directory_offset_);
+  layout.has_zip64_ = layout.IsLarge(layout.directory_offset_);
   for (const Record& record : layout.records_) {
-    layout.has_zip64_ = layout.has_zip64_ || IsLarge(record.bytes) || IsLarge(record.header_offset);
-    layout.directory_bytes_ += static_cast<std::int64_t>(DirectoryEntry(record, 0).size());
+    layout.has_zip64_ = layout.has_zip64_ || layout.IsLarge(record.bytes) || layout.IsLarge(record.header_offset);
+    layout.directory_bytes_ += static_cast<std::int64_t>(layout.DirectoryEntry(record, 0).size());
   }
   layout.file_bytes_ += layout.directory_bytes_ + static_cast<std::int64_t>(layout.EndOfDirectory().size());
   return layout;
 }
+
+std::int64_t Layout::Zip64ExtraBytes(std::int64_t bytes) const { return IsLarge(bytes) ? kExtraHeaderBytes + kZip64Bytes : 0; }
 
 void Layout::Place(Record record) {
   record.header_offset = file_bytes_;
@@ -107,7 +103,7 @@ void Layout::Place(Record record) {
 std::int64_t Layout::storage_offset(std::size_t storage) const { return records_[storages_[storage]].data_offset; }
 std::int64_t Layout::storage_bytes(std::size_t storage) const { return records_[storages_[storage]].bytes; }
 
-std::string Layout::LocalHeader(const Record& record, std::uint64_t crc) {
+std::string Layout::LocalHeader(const Record& record, std::uint64_t crc) const {
   const bool is_large = IsLarge(record.bytes);
   const std::int64_t extra = record.data_offset - record.header_offset - kLocalHeaderBytes -
                              static_cast<std::int64_t>(record.name.size());
@@ -122,7 +118,7 @@ std::string Layout::LocalHeader(const Record& record, std::uint64_t crc) {
   return header.Take();
 }
 
-std::string Layout::DirectoryEntry(const Record& record, std::uint64_t crc) {
+std::string Layout::DirectoryEntry(const Record& record, std::uint64_t crc) const {
   // The three numbers move together, so that the field has one form.
   const bool moves = IsLarge(record.bytes) || IsLarge(record.header_offset);
   const std::uint64_t version = moves ? kVersionZip64 : kVersionPlain;

@@ -68,10 +68,14 @@ struct FramePiece {
   std::string bytes;
 };
 
+/// From here on a size or an offset stands in a zip64 field and all ones in its own.
+inline constexpr std::int64_t kZip64Limit = 0xFFFFFFFF;
+
 /// Where everything stands. Storages are numbered in the order in which their tensors occur in the value.
 class Layout {
  public:
-  static Result<Layout> Of(const Value& value);
+  /// `zip64_from` below kZip64Limit gives small files the form of large ones, for tests.
+  static Result<Layout> Of(const Value& value, std::int64_t zip64_from = kZip64Limit);
 
   std::int64_t file_bytes() const { return file_bytes_; }
   std::size_t storages() const { return storages_.size(); }
@@ -90,12 +94,16 @@ class Layout {
     std::int64_t data_offset = 0;
   };
   void Place(Record record);
-  static std::string LocalHeader(const Record& record, std::uint64_t crc);
-  static std::string DirectoryEntry(const Record& record, std::uint64_t crc);
+  bool IsLarge(std::int64_t number) const { return number >= zip64_from_; }
+  std::int64_t Clipped(std::int64_t number) const { return IsLarge(number) ? kZip64Limit : number; }
+  std::int64_t Zip64ExtraBytes(std::int64_t bytes) const;
+  std::string LocalHeader(const Record& record, std::uint64_t crc) const;
+  std::string DirectoryEntry(const Record& record, std::uint64_t crc) const;
   std::string EndOfDirectory() const;
 
   std::vector<Record> records_;
   std::vector<std::size_t> storages_;  ///< indices into records_
+  std::int64_t zip64_from_ = kZip64Limit;
   std::int64_t directory_offset_ = 0;
   std::int64_t directory_bytes_ = 0;
   std::int64_t file_bytes_ = 0;

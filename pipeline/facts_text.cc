@@ -16,9 +16,13 @@ bool EndsWith(std::string_view name, std::string_view ending) {
   return name.size() > ending.size() && name.ends_with(ending) && name[name.size() - ending.size() - 1] == '_';
 }
 
+/// With spaces between words; before a number the underscore stays, as in x_2.
 std::string NameForPeople(std::string_view name) {
   std::string text(name);
-  std::replace(text.begin(), text.end(), '_', ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_index = i + 1 < text.size() && text[i + 1] >= '0' && text[i + 1] <= '9';
+    if (text[i] == '_' && !is_index) text[i] = ' ';
+  }
   return text;
 }
 

@@ -119,21 +119,34 @@ def measure_products(dtype):
     return products * 2 * PRODUCT_SIZE**3 / elapsed / 1e9
 
 
+def seconds_until_shard(run, started, shards):
+    """From the start of the program until its first shard appears, which is when its first batch is computed."""
+    while run.poll() is None:
+        if any(shards.glob("*/*")):
+            return time.perf_counter() - started
+        time.sleep(0.001)
+    return time.perf_counter() - started
+
+
 def measure_draftmill(binary, rows, folder):
-    """(tokens, seconds of extraction, seconds of the whole run)"""
+    """(tokens, seconds of extraction, seconds of the whole run, seconds before the first block is computed)"""
     data = folder / "chat.jsonl"
     data.write_text("".join(json.dumps({"messages": row}, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     pipeline = folder / "pipeline.yaml"
     pipeline.write_text(PIPELINE.format(model=MODEL, data=data), encoding="utf-8")
-    started = time.perf_counter()
-    run = subprocess.run([binary, "run", pipeline], check=False, capture_output=True, text=True)
-    seconds = time.perf_counter() - started
+    log = folder / "log"
+    with open(log, "wb") as output:
+        started = time.perf_counter()
+        run = subprocess.Popen([binary, "run", pipeline], stdout=output, stderr=output)
+        first_shard = seconds_until_shard(run, started, folder / "work" / "shards")
+        run.wait()
+        seconds = time.perf_counter() - started
     if run.returncode != 0:
-        raise RuntimeError(f"draftmill run ended with {run.returncode}:\n{run.stderr[-2000:]}")
+        raise RuntimeError(f"draftmill run ended with {run.returncode}:\n{log.read_text()[-2000:]}")
     work = WorkFolder(folder / "work")
     tokens = work.value("SELECT sum(tokens) FROM chunks")
     extract_seconds = work.value("SELECT sum(seconds) FROM batches")
-    return tokens, extract_seconds, seconds
+    return tokens, extract_seconds, seconds, first_shard - work.value("SELECT sum(seconds) FROM batches WHERE block = 0")
 
 
 def measure_transformers(sequences, dtype, pad):
@@ -152,13 +165,14 @@ def measure_transformers(sequences, dtype, pad):
 def measure(binary, count):
     rows = conversations(count)
     with tempfile.TemporaryDirectory(prefix="draftmill-bench-") as folder:
-        tokens, extract_seconds, run_seconds = measure_draftmill(binary, rows, Path(folder))
+        tokens, extract_seconds, run_seconds, start_seconds = measure_draftmill(binary, rows, Path(folder))
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     sequences = [tokenizer.apply_chat_template(row, return_dict=True)["input_ids"] for row in rows]
     if sum(map(len, sequences)) != tokens:
         raise RuntimeError(f"transformers makes {sum(map(len, sequences))} tokens of the conversations, draftmill {tokens}")
     rates = {"draftmill extract": tokens / extract_seconds, "draftmill, the whole run": tokens / run_seconds}
-    result = {"conversations": len(rows), "tokens": tokens, "threads": torch.get_num_threads(), "tokens_per_second": rates}
+    result = {"conversations": len(rows), "tokens": tokens, "threads": torch.get_num_threads(), "start_seconds": start_seconds,
+              "tokens_per_second": rates}
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "float32")):
         seconds = measure_transformers(sequences, dtype, tokenizer.pad_token_id)
         rates.update({f"transformers {name}, {way}": tokens / value for way, value in seconds.items()})
@@ -183,7 +197,8 @@ def main():
         print(json.dumps(result, indent=2))
         return 0
     print(f"{result['conversations']} conversations, {result['tokens']} tokens, {result['threads']} threads; products: "
-          f"bf16 {result['bf16_products_gflops']:.0f}, float32 {result['float32_products_gflops']:.0f} GFLOP/s")
+          f"bf16 {result['bf16_products_gflops']:.0f}, float32 {result['float32_products_gflops']:.0f} GFLOP/s; "
+          f"draftmill begins its first block {result['start_seconds']:.2f} s after its start")
     for name, rate in result["tokens_per_second"].items():
         print(f"  {name:41s} {rate:8.0f} tokens/s")
     for name in ("bf16", "float32"):

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "base/test_data.h"
 
 namespace draftmill {
 namespace {
@@ -94,15 +98,32 @@ TEST(Plan, HoldsItsPromisesForRandomLengths) {
   }
 }
 
+/// The share of the batches' budgets that samples take.
+double Fill(const std::vector<std::int64_t>& lengths, std::int64_t budget) {
+  const auto plan = PlanChunk(Boundaries(lengths), {budget, budget * 4, std::int64_t{1} << 30, 4608});
+  EXPECT_TRUE(plan.ok());
+  if (!plan.ok()) return 0;
+  const double tokens = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  return tokens / (static_cast<double>(budget) * static_cast<double>(plan->batches.size()));
+}
+
+TEST(Plan, FillsBatchesOnRealisticLengths) {
+  for (const std::int64_t budget : {4096, 8192, 32768}) EXPECT_GE(Fill(RealisticLengths(4096, budget, 5), budget), 0.98) << budget;
+}
+
+/// Four bytes of a published row for a token. A chunk holds up to 4,096 rows, so the same ones come several times.
 TEST(Plan, FillsBatchesOnRealLengthMixes) {
-  for (const std::int64_t budget : {4096, 8192, 32768}) {
-    const auto lengths = RealisticLengths(4096, budget, 5);
-    const auto plan = PlanChunk(Boundaries(lengths), {budget, budget * 4, std::int64_t{1} << 30, 4608});
-    ASSERT_TRUE(plan.ok());
-    const double tokens = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-    const double offered = static_cast<double>(budget) * static_cast<double>(plan->batches.size());
-    EXPECT_GE(tokens / offered, 0.98) << "budget " << budget;
+  DRAFTMILL_TEST_DATA_OR_SKIP(folder, "conversations");
+  std::vector<std::int64_t> lengths;
+  for (const char* const name : {"eagle_bench/mt_bench.jsonl", "llamafactory/v1_sft_demo.jsonl", "llamafactory/reason_tool_use_demo_50.jsonl"}) {
+    std::ifstream file(folder + "/" + name);
+    for (std::string line; std::getline(file, line);) lengths.push_back(static_cast<std::int64_t>(line.size() / 4 + 1));
   }
+  ASSERT_GT(lengths.size(), 300U);
+  const std::size_t rows = lengths.size();
+  while (lengths.size() + rows <= 4096) lengths.insert(lengths.end(), lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(rows));
+  std::shuffle(lengths.begin(), lengths.end(), std::mt19937(3));
+  for (const std::int64_t budget : {4096, 8192, 32768}) EXPECT_GE(Fill(lengths, budget), 0.98) << budget;
 }
 
 TEST(Plan, ALongSampleGoesAlone) {

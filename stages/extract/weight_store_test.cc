@@ -16,6 +16,7 @@
 
 #include "base/test_data.h"
 #include "formats/safetensors.h"
+#include "kernels/experts_cpu.h"
 #include "stages/extract/expert_weights.h"
 #include "stages/extract/quantised_values.h"
 #include "stages/extract/test_checkpoint.h"
@@ -491,6 +492,66 @@ TEST(QuantisedValues, FieldCaseMxfp4Nibbles) {
   expect_row(0, 0, *right.Find("row_0_first_8"));
   expect_row(1, 0, *right.Find("row_1_first_8"));
   expect_row(3, 56, *right.Find("row_3_last_8"));
+}
+
+/// The experts of the case's tokens with the given bias, in the kernel's order, and their weights.
+struct RoutedCase {
+  std::vector<std::int32_t> chosen;
+  std::vector<float> weights;
+};
+
+RoutedCase RouteCase(const StoredFile& file, const json::Value& right, bool bias_in_bf16) {
+  constexpr std::int64_t kRows = 4;
+  constexpr std::int64_t kExperts = 8;
+  constexpr std::int64_t kHidden = 16;
+  std::vector<float> logits(kRows * kExperts);
+  std::vector<float> bias(kExperts);
+  for (std::int64_t e = 0; e < kExperts; ++e) {
+    const float stored = file.Float("mlp.gate.e_score_correction_bias", e);
+    bias[static_cast<std::size_t>(e)] = bias_in_bf16 ? RoundToBf16(stored) : stored;
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      float& logit = logits[static_cast<std::size_t>(r * kExperts + e)];
+      for (std::int64_t i = 0; i < kHidden; ++i) logit += file.Float("x", r * kHidden + i) * file.Float("mlp.gate.weight", e * kHidden + i);
+    }
+  }
+  const std::int64_t top_k = right.Find("top_k")->as_integer();
+  RoutedCase routed;
+  routed.chosen.resize(static_cast<std::size_t>(kRows * top_k));
+  routed.weights.resize(static_cast<std::size_t>(kRows * top_k));
+  std::vector<float> scratch(2 * kExperts);
+  ExpertKernelsFor<float>(DetectInstructionSet()).route({.logits = logits.data(), .bias = bias.data(), .scratch = scratch.data(),
+      .chosen = routed.chosen.data(), .weights = routed.weights.data(), .rows = kRows, .experts = kExperts, .top_k = top_k,
+      .kind = RouterKind::kSigmoidBiased, .renormalise = true, .scaling = static_cast<float>(right.Find("scaling")->as_double())});
+  return routed;
+}
+
+/// Each row's experts of a list of the case, ascending.
+std::vector<std::int32_t> ChosenOf(const json::Value& rows) {
+  std::vector<std::int32_t> all;
+  for (const json::Value& row : rows.as_array()) {
+    const std::size_t begin = all.size();
+    for (const json::Value& expert : row.as_array()) all.push_back(static_cast<std::int32_t>(expert.as_integer()));
+    std::sort(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end());
+  }
+  return all;
+}
+
+TEST(Router, FieldCaseCorrectionBiasInFloat32) {
+  DRAFTMILL_TEST_DATA_OR_SKIP(folder, "field_cases/model/router_bias_float32");
+  const StoredFile file(folder + "/router.safetensors");
+  const json::Value right = RightOf(folder);
+  const RoutedCase routed = RouteCase(file, right, false);
+  EXPECT_EQ(routed.chosen, ChosenOf(*right.Find("chosen")));
+  const auto& weights = right.Find("weights")->as_array();
+  for (std::size_t r = 0; r < weights.size(); ++r) {
+    const auto& order = right.Find("chosen")->as_array()[r].as_array();
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const auto begin = routed.chosen.begin() + static_cast<std::ptrdiff_t>(r * order.size());
+      const auto at = std::find(begin, begin + static_cast<std::ptrdiff_t>(order.size()), static_cast<std::int32_t>(order[k].as_integer()));
+      EXPECT_NEAR(routed.weights[static_cast<std::size_t>(at - routed.chosen.begin())], weights[r].as_array()[k].as_double(), 1e-6);
+    }
+  }
+  EXPECT_EQ(RouteCase(file, right, true).chosen, ChosenOf(*right.Find("chosen_if_bias_were_bf16")));
 }
 
 }  // namespace

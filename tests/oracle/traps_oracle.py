@@ -241,13 +241,25 @@ def cos_and_sin_in_float32():
         yield
 
 
+def experts_alone(case):
+    """x_1 is the embedding and what routed experts add: no other rounding hides theirs."""
+    def no_attention(tensors):
+        for name in [name for name in tensors if name.endswith("o_proj.weight")]:
+            tensors[name] = torch.zeros_like(tensors[name])
+    case.rewrite_weights(no_attention)
+    case.layers = [1]
+
+
+# name: (model, what is changed in its checkpoint, mistake)
 REFERENCE = {
-    "router_in_float32": (tiny.deepseek_v3, router_in_bfloat16),
-    "cos_and_sin_cast_to_bfloat16": (tiny.llama, cos_and_sin_in_float32),
+    "router_in_float32": (lambda: tiny.deepseek_v3(first_k_dense_replace=0), experts_alone, router_in_bfloat16),
+    "cos_and_sin_cast_to_bfloat16": (tiny.llama, None, cos_and_sin_in_float32),
 }
 
 
-def reference_trap(case, mistake):
+def reference_trap(case, prepare, mistake):
+    if prepare is not None:
+        prepare(case)
     ours = case.states("none", "bfloat16")
     right = states_oracle.relative_errors(ours, case.reference(torch.bfloat16)).mean()
     with mistake():
@@ -392,8 +404,8 @@ def run_trap(name, arguments, folder):
         return quantised_trap(program, folder, *QUANTISED[name])
     for table, check in ((WEIGHTS, weights_trap), (REFERENCE, reference_trap)):
         if name in table:
-            make_config, mistake = table[name]
-            return check(Case(program, folder, make_config()), mistake)
+            make_config, *more = table[name]
+            return check(Case(program, folder, make_config()), *more)
     make_config, mutation, kind = CONFIGURATION[name]
     return configuration_trap(Case(program, folder, make_config()), mutation, kind)
 

@@ -3,12 +3,14 @@
 // Nothing allocated here may need a destructor. The budget bounds what a template can make the engine allocate: past it
 // Allocate still succeeds (callers need no error path in the middle of an operation), but over_budget() turns true and
 // the evaluator stops at its next step; a single allocation larger than the budget must be refused by the caller
-// beforehand (Fits). Not safe for concurrent use.
+// beforehand (Fits). The same holds for work on values that hangs on no allocation (comparing what is nested): whoever
+// does it counts it with Work and leaves off past the budget. Not safe for concurrent use.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -21,7 +23,8 @@ namespace draftmill::jinja {
 
 class Arena {
  public:
-  explicit Arena(std::size_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  explicit Arena(std::size_t budget_bytes, std::int64_t budget_work = std::numeric_limits<std::int64_t>::max())
+      : budget_bytes_(budget_bytes), budget_work_(budget_work) {}
 
   /// A place in the arena to which Rewind gives everything after it back.
   struct Mark {
@@ -30,7 +33,11 @@ class Arena {
     std::size_t total = 0;
   };
 
-  bool over_budget() const { return total_bytes_ > budget_bytes_; }
+  bool over_budget() const { return total_bytes_ > budget_bytes_ || work_ > budget_work_; }
+  bool over_work() const { return work_ > budget_work_; }
+  /// Counts a step of work on values, or the bytes that it looked at.
+  void Work(std::size_t bytes = 0) { work_ += 1 + static_cast<std::int64_t>(bytes / 64); }
+  void ResetWork() { work_ = 0; }
   bool Fits(std::size_t bytes) const { return bytes <= budget_bytes_ && total_bytes_ <= budget_bytes_ - bytes; }
 
   Mark mark() const { return {block_, used_, total_bytes_}; }
@@ -97,6 +104,8 @@ class Arena {
 
   std::size_t budget_bytes_;
   std::size_t total_bytes_ = 0;
+  std::int64_t budget_work_;
+  std::int64_t work_ = 0;
   std::vector<Block> blocks_;
   std::size_t block_ = 0;
   std::size_t used_ = 0;

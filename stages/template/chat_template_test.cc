@@ -116,6 +116,28 @@ TEST(ChatTemplateTest, Tests) {
        {"{{ 1 is not none }} {{ 4 is divisibleby 2 }} {{ 1 is eq 1 }} {{ x is sequence }}", "True True True True"}});
 }
 
+/// Whether rendering ends with a refusal for its limits, whatever it would have to do for it.
+bool IsBounded(const std::string& source) {
+  const std::string text = RenderText(source);
+  return text.starts_with("! ") && text.find("does not end within") != std::string::npos;
+}
+
+TEST(ChatTemplateTest, WhatTakesForEverEndsAtItsLimit) {
+  // Two lists that share their parts down to the bottom: 2^60 comparisons.
+  const std::string shared =
+      "{% set n = namespace(l=['a'], m=['a']) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}"
+      "{% set n.m = [n.m, n.m] %}{% endfor %}";
+  EXPECT_TRUE(IsBounded(shared + "{{ n.l == n.m }}"));
+  EXPECT_TRUE(IsBounded(shared + "{{ n.l in [1, n.m] }}"));
+  EXPECT_TRUE(IsBounded(shared + "{{ n.l < n.m }}"));
+  // Searches that fail late at every place.
+  const std::string texts = "{% set s = 'a' * 1000000 %}{% set t = 'a' * 500000 ~ 'b' %}{% for i in range(9999) %}";
+  for (const char* use :
+       {"t in s", "s.find(t)", "s.rfind(t)", "s.split(t)", "s.replace(t, '')", "s.strip('b' * 500000 ~ 'a')"}) {
+    EXPECT_TRUE(IsBounded(texts + "{% if " + use + " %}{% endif %}{% endfor %}")) << use;
+  }
+}
+
 TEST(ChatTemplateTest, ErrorsAreThoseOfJinja) {
   ExpectAll({{"{{ x.y }}", "! template line 1: 'x' is undefined"},
              {"{{ {}.a.b }}", "! template line 1: 'a' is undefined"},

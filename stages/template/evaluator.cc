@@ -13,6 +13,7 @@ Status Evaluator::Render(const ParsedTemplate& parsed, std::span<const Value> va
   parsed_ = &parsed;
   now_ = now;
   steps_ = 0;
+  arena_.ResetWork();
   depth_ = 0;
   root_.assign(variables.begin(), variables.end());
   bindings_.clear();
@@ -26,6 +27,8 @@ Status Evaluator::Render(const ParsedTemplate& parsed, std::span<const Value> va
   generation_ = 0;
   builder_.Clear();
   Run(parsed.body);
+  // What left off past the budget said nothing of it.
+  if (!failed() && arena_.over_budget()) FailLimits();
   return failure_;
 }
 
@@ -47,7 +50,7 @@ Value Evaluator::FailUndefined(const Value& value) {
 }
 
 void Evaluator::FailLimits() {
-  if (steps_ > limits_.steps) {
+  if (steps_ > limits_.steps || arena_.over_work()) {
     Fail("the template does not end within " + std::to_string(limits_.steps) + " steps");
   } else {
     Fail("the template needs more than " + std::to_string(limits_.memory_bytes >> 20) + " MiB");

@@ -64,7 +64,7 @@ struct Arguments {
 
 class Evaluator {
  public:
-  explicit Evaluator(const Limits& limits) : limits_(limits), arena_(limits.memory_bytes) {}
+  explicit Evaluator(const Limits& limits) : limits_(limits), arena_(limits.memory_bytes, limits.steps) {}
 
   Arena& arena() { return arena_; }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text_search.h"
 #include "stages/template/evaluator.h"
 #include "stages/template/evaluator_guards.h"
 #include "stages/template/unicode_text.h"
@@ -488,7 +489,7 @@ bool Evaluator::CompareWith(CompareOperator op, const Value& a, const Value& b) 
 bool Evaluator::Contains(const Value& container, const Value& item) {
   if (container.is_text()) {
     if (!item.is_text()) return FailType("'in <string>' requires string as left operand, not", item), false;
-    return ReadBytes(container).find(ReadBytes(item)) != std::string_view::npos;
+    return FindSubstring(ReadBytes(container), ReadBytes(item)) != std::string_view::npos;
   }
   if (container.is_dict()) {
     if (item.is_dict() || item.is_list_of(ListKind::kList)) return FailType("unhashable type", item), false;

@@ -1,7 +1,10 @@
 // The methods of Python's str, list and dict that templates call.
 #include <algorithm>
+#include <bitset>
 #include <limits>
+#include <vector>
 
+#include "base/text_search.h"
 #include "stages/template/evaluator.h"
 #include "stages/template/unicode_text.h"
 
@@ -15,26 +18,50 @@ std::int64_t ClampBound(std::int64_t bound, std::int64_t size) {
   return bound < 0 ? std::max<std::int64_t>(0, bound + size) : std::min(bound, size);
 }
 
-/// Bytes at the start of `text` that belong to characters of `set`.
-std::size_t LeadingBytesOf(std::string_view text, std::string_view set) {
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t bytes = DecodeAt(text, at).bytes;
-    if (set.find(text.substr(at, bytes)) == std::string_view::npos) break;
-    at += bytes;
+/// The characters of a text, for strip().
+class CharacterSet {
+ public:
+  explicit CharacterSet(std::string_view characters) {
+    for (std::size_t at = 0; at < characters.size();) {
+      const DecodedCharacter character = DecodeAt(characters, at);
+      at += character.bytes;
+      if (character.code < ascii_.size())
+        ascii_.set(character.code);
+      else
+        others_.push_back(character.code);
+    }
+    std::sort(others_.begin(), others_.end());
   }
-  return at;
-}
 
-std::size_t TrailingBytesOf(std::string_view text, std::string_view set) {
-  std::size_t end = text.size();
-  while (end > 0) {
-    const std::size_t begin = CharacterBegin(text, end);
-    if (set.find(text.substr(begin, end - begin)) == std::string_view::npos) break;
-    end = begin;
+  /// Bytes at the start of `text` that belong to characters of the set.
+  std::size_t LeadingBytes(std::string_view text) const {
+    std::size_t at = 0;
+    while (at < text.size()) {
+      const DecodedCharacter character = DecodeAt(text, at);
+      if (!Has(character.code)) break;
+      at += character.bytes;
+    }
+    return at;
   }
-  return text.size() - end;
-}
+  std::size_t TrailingBytes(std::string_view text) const {
+    std::size_t end = text.size();
+    while (end > 0) {
+      const std::size_t begin = CharacterBegin(text, end);
+      if (!Has(DecodeAt(text, begin).code)) break;
+      end = begin;
+    }
+    return text.size() - end;
+  }
+
+ private:
+  bool Has(char32_t code) const {
+    if (code < ascii_.size()) return ascii_.test(code);
+    return std::binary_search(others_.begin(), others_.end(), code);
+  }
+
+  std::bitset<128> ascii_;
+  std::vector<char32_t> others_;
+};
 
 bool IsLineBreak(char32_t code) {
   return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
@@ -238,7 +265,7 @@ Value Evaluator::SplitBy(const FlatText& text, std::string_view separator, std::
   while (Step()) {
     const std::string_view rest = text.bytes.substr(begin, end - begin);
     const std::size_t found =
-        limit == 0 ? std::string_view::npos : (from_end ? rest.rfind(separator) : rest.find(separator));
+        limit == 0 ? std::string_view::npos : (from_end ? FindLastSubstring(rest, separator) : FindSubstring(rest, separator));
     if (found == std::string_view::npos) {
       parts.push_back(SliceText(arena_, text, begin, end));
       break;
@@ -323,13 +350,13 @@ Value Evaluator::StripText(const Value& object, MethodId method, const Arguments
   const bool by_space = arguments.positional.empty() || arguments.positional[0].is_none();
   if (!by_space && !arguments.positional[0].is_text())
     return FailType("strip takes a text, not", arguments.positional[0]);
-  const std::string_view set = by_space ? std::string_view() : ReadBytes(arguments.positional[0]);
+  const CharacterSet set(by_space ? std::string_view() : ReadBytes(arguments.positional[0]));
   std::size_t begin = 0;
   std::size_t end = text.bytes.size();
-  if (method != MethodId::kRstrip) begin = by_space ? LeadingSpaceBytes(text.bytes) : LeadingBytesOf(text.bytes, set);
+  if (method != MethodId::kRstrip) begin = by_space ? LeadingSpaceBytes(text.bytes) : set.LeadingBytes(text.bytes);
   if (method != MethodId::kLstrip) {
     const std::string_view rest = text.bytes.substr(begin);
-    end -= by_space ? TrailingSpaceBytes(rest) : TrailingBytesOf(rest, set);
+    end -= by_space ? TrailingSpaceBytes(rest) : set.TrailingBytes(rest);
   }
   if (begin == 0 && end == text.bytes.size()) return object;
   return SliceText(arena_, text, begin, end);
@@ -383,12 +410,13 @@ Value Evaluator::FindText(const Value& object, MethodId method, const Arguments&
     if (empty_range) return Value::Integer(0);
     if (wanted.empty()) return Value::Integer(static_cast<std::int64_t>(CountCharacters(range)) + 1);
     std::int64_t count = 0;
-    for (std::size_t at = range.find(wanted); at != std::string_view::npos; at = range.find(wanted, at + wanted.size()))
+    for (std::size_t at = FindSubstring(range, wanted); at != std::string_view::npos;
+         at = FindSubstring(range, wanted, at + wanted.size()))
       ++count;
     return Value::Integer(count);
   }
   const std::size_t found =
-      empty_range ? std::string_view::npos : (method == MethodId::kRfind ? range.rfind(wanted) : range.find(wanted));
+      empty_range ? std::string_view::npos : (method == MethodId::kRfind ? FindLastSubstring(range, wanted) : FindSubstring(range, wanted));
   if (found != std::string_view::npos) {
     return Value::Integer(bounds[0] + static_cast<std::int64_t>(CountCharacters(range.substr(0, found))));
   }
@@ -403,7 +431,7 @@ Value Evaluator::PartitionText(const Value& object, MethodId method, const Argum
   const std::string_view separator = ReadBytes(arguments.positional[0]);
   if (separator.empty()) return Fail("empty separator");
   const bool from_end = method == MethodId::kRpartition;
-  const std::size_t found = from_end ? text.bytes.rfind(separator) : text.bytes.find(separator);
+  const std::size_t found = from_end ? FindLastSubstring(text.bytes, separator) : FindSubstring(text.bytes, separator);
   if (found == std::string_view::npos) {
     const Value nothing = ConstantText("");
     const Value parts[3] = {from_end ? nothing : object, nothing, from_end ? object : nothing};
@@ -423,7 +451,7 @@ Value Evaluator::ReplaceText(const Value& object, const Value& from, const Value
   std::size_t copied = 0;
   std::size_t at = 0;
   while (left > 0 && Step()) {
-    const std::size_t found = wanted.empty() ? at : text.bytes.find(wanted, at);
+    const std::size_t found = FindSubstring(text.bytes, wanted, at);
     if (found == std::string_view::npos || found > text.bytes.size()) break;
     builder_.Append(text, copied, found);
     builder_.Append(replacement);

@@ -287,6 +287,10 @@ bool IsPythonSpace(char32_t code) {
 std::size_t LeadingSpaceBytes(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
+    if (text[at] == ' ' || text[at] == '\n') {
+      ++at;
+      continue;
+    }
     const DecodedCharacter character = DecodeAt(text, at);
     if (!IsPythonSpace(character.code)) break;
     at += character.bytes;
@@ -297,6 +301,10 @@ std::size_t LeadingSpaceBytes(std::string_view text) {
 std::size_t TrailingSpaceBytes(std::string_view text) {
   std::size_t end = text.size();
   while (end > 0) {
+    if (text[end - 1] == ' ' || text[end - 1] == '\n') {
+      --end;
+      continue;
+    }
     const std::size_t begin = CharacterBegin(text, end);
     if (!IsPythonSpace(DecodeAt(text, begin).code)) break;
     end = begin;

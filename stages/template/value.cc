@@ -110,6 +110,7 @@ std::optional<int> CompareNumbers(Arena& arena, const Value& a, const Value& b) 
 bool EqualLists(Arena& arena, const List& a, const List& b) {
   if (a.kind != b.kind || a.items.size() != b.items.size()) return false;
   if (a.kind == ListKind::kView || a.kind == ListKind::kGenerator) return false;
+  arena.Work(a.items.size() * 16);
   for (std::size_t i = 0; i < a.items.size(); ++i) {
     if (!Equal(arena, a.items[i], b.items[i])) return false;
   }
@@ -119,6 +120,8 @@ bool EqualLists(Arena& arena, const List& a, const List& b) {
 bool EqualDicts(Arena& arena, const Dict& a, const Dict& b) {
   if (a.entries.size() != b.entries.size()) return false;
   for (const DictEntry& entry : a.entries) {
+    arena.Work(b.entries.size() * 16);
+    if (arena.over_budget()) return false;
     const Value* other = FindKey(arena, b, entry.key);
     if (other == nullptr || !Equal(arena, entry.value, *other)) return false;
   }
@@ -237,13 +240,16 @@ bool Truth(const Value& value) {
 
 bool Equal(Arena& arena, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return CompareNumbers(arena, a, b) == 0;
-  if (a.kind() != b.kind()) return false;
+  if (a.kind() != b.kind() || arena.over_budget()) return false;
+  arena.Work();
   switch (a.kind()) {
     case ValueKind::kUndefined:
     case ValueKind::kNone:
       return true;
     case ValueKind::kText:
-      return a.text()->size == b.text()->size && Bytes(arena, a) == Bytes(arena, b);
+      if (a.text()->size != b.text()->size) return false;
+      arena.Work(a.text()->size);
+      return Bytes(arena, a) == Bytes(arena, b);
     case ValueKind::kList:
       return a.list() == b.list() || EqualLists(arena, *a.list(), *b.list());
     case ValueKind::kDict:

@@ -10,6 +10,7 @@ rendering that ends with it.
 
 Exits 0 where all masks are equal, 1 with the first differences, 77 (skipped) where the test data or a package is missing.
 """
+import collections
 import os
 import sys
 import tempfile
@@ -78,33 +79,33 @@ def span_of_turn(render, full, index, count, roles):
     """Character range of message `index` in `full`, and where its supervision starts."""
     without, with_prompt = render(index, False), render(index, True)
     if isinstance(without, Exception) or isinstance(with_prompt, Exception):
-        raise Unclear
+        raise Unclear("the messages before are refused")
     if with_prompt != without and not with_prompt.startswith(without):
-        raise Unclear
+        raise Unclear("the prompt is not appended")
     if with_prompt == without:  # the prompt is always there, or never
         if index == 0 or roles[index - 1] == "assistant":
-            raise Unclear
+            raise Unclear("no prompt here, after nothing or an assistant")
         shared = common_prefix(full, with_prompt)
         if shared != len(with_prompt):
-            raise Unclear
+            raise Unclear("no prompt, and the messages before are written otherwise")
         begin = start = shared
     else:
         if not full.startswith(without):
-            raise Unclear
+            raise Unclear("the messages before are written otherwise")
         begin = len(without)
         start = begin + common_prefix(full[begin:], with_prompt[begin:])
     if index + 1 == count:
         if with_prompt == without and not full[start:].rstrip().endswith(tuple(STOPS_IN_USE)):
-            raise Unclear  # a prompt that is always there may follow the message
+            raise Unclear("a prompt that is always there may follow the message")
         return start, len(full)
     after, after_prompt = render(index + 1, False), render(index + 1, True)
     if isinstance(after, Exception):
-        raise Unclear
+        raise Unclear("the messages with this one are refused")
     end = common_prefix(full, after)
-    if after == after_prompt and with_prompt != without:  # no prompt after an assistant: it may end otherwise when last
-        raise Unclear
+    if after == after_prompt and with_prompt != without:
+        raise Unclear("no prompt after an assistant: it may end otherwise when last")
     if end != len(after) and after != after_prompt:
-        raise Unclear
+        raise Unclear("this message is written otherwise when it is last")
     return start, end
 
 
@@ -155,7 +156,8 @@ def main():
     run = corpus.Run()
     driver = run.driver
     rows = corpus.conversations()
-    equal = unclear = refused = differ = 0
+    equal = refused = differ = 0
+    unclear = collections.Counter()
     with tempfile.TemporaryDirectory() as scratch:
         path = os.path.join(scratch, "tokenizer.json")
         for name, source in run.templates:
@@ -183,8 +185,8 @@ def main():
                                 count = turns[-1] + 1
                             try:
                                 theirs = expected_mask(source, row, variables, stops, count, turns)
-                            except Unclear:
-                                unclear += 1
+                            except Unclear as reason:
+                                unclear[name, str(reason)] += 1
                                 continue
                             if isinstance(theirs, Exception):
                                 refused += 1
@@ -205,7 +207,9 @@ def main():
             if clear_here == 0 and refused == refused_before:
                 print(f"{name}: no mask could be compared")
                 differ += 1
-    return run.finish(f"{equal} masks equal, {differ} differ, {unclear} not clear from prefixes, {refused} refused by the template",
+    for (name, reason), count in sorted(unclear.items()):
+        print(f"{name}: {count} not clear: {reason}")
+    return run.finish(f"{equal} masks equal, {differ} differ, {unclear.total()} not clear from prefixes, {refused} refused by the template",
                       differ == 0 and equal > 0)
 
 

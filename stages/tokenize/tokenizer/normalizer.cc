@@ -7,6 +7,7 @@
 #include <bitset>
 #include <utility>
 
+#include "base/text_search.h"
 #include "base/utf8.h"
 #include "stages/tokenize/tokenizer/unicode_properties.h"
 
@@ -233,12 +234,12 @@ class ReplaceNormalizer final : public Normalizer {
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   Result<bool> Apply(const AlignedText& in, AlignedBuffer& out) const override {
-    std::size_t found = in.text.find(pattern_);
+    std::size_t found = FindSubstring(in.text, pattern_);
     if (pattern_.empty() || found == std::string_view::npos) return false;
     out.Clear();
     out.Reserve(in.text.size() + in.text.size() / 4);
     std::size_t done = 0;
-    for (; found != std::string_view::npos; found = in.text.find(pattern_, done)) {
+    for (; found != std::string_view::npos; found = FindSubstring(in.text, pattern_, done)) {
       out.AppendSlice(in, done, found);
       done = found + pattern_.size();
       out.AppendReplacement(content_, in, found, done);

@@ -1,5 +1,6 @@
 #include "stages/tokenize/tokenizer/pretokenizer.h"
 
+#include "base/text_search.h"
 #include "stages/tokenize/tokenizer/byte_alphabet.h"
 #include "stages/tokenize/tokenizer/unicode_properties.h"
 
@@ -42,8 +43,8 @@ class LiteralSplitter final : public PieceSplitter {
     std::vector<SplitPart> parts;
     const std::string_view view = text.substr(0, within.end);
     std::uint32_t done = within.begin;
-    for (std::size_t found = view.find(literal_, done); found != std::string_view::npos;
-         found = view.find(literal_, done)) {
+    for (std::size_t found = FindSubstring(view, literal_, done); found != std::string_view::npos;
+         found = FindSubstring(view, literal_, done)) {
       const auto begin = static_cast<std::uint32_t>(found);
       const auto end = static_cast<std::uint32_t>(found + literal_.size());
       if (done < begin) parts.push_back({{done, begin}, invert_});

@@ -6,6 +6,11 @@ and with it. Where these are prefixes of one another, they say where the message
 rest. Where a template writes earlier messages differently once later ones follow, that turn is looked at in the
 rendering that ends with it.
 
+What prefixes cannot say is counted by template and reason, not judged: a template that refuses the messages before or up
+to this one (roles that must alternate); one that writes earlier messages otherwise once later ones follow (dropped
+reasoning), or this one otherwise when it is last (Apriel ends only earlier turns with a token); one that appends a prompt
+whatever it is asked (Command R7B), where the same bytes may be the prompt or the end of the message before.
+
     .venv/bin/python tests/oracle/mask_oracle.py --driver build-text/stages/tokenize/tokenize_lines
 
 Exits 0 where all masks are equal, 1 with the first differences, 77 (skipped) where the test data or a package is missing.

@@ -8,6 +8,7 @@
 #include "pipeline/run_inputs.h"
 #include "pipeline/stage_changes.h"
 #include "pipeline/stored_facts.h"
+#include "stages/extract/device_policy.h"
 #include "stages/stage_spec.h"
 #include "state/state_reader.h"
 
@@ -64,6 +65,20 @@ std::pair<std::string, std::string> ActionAndReason(const std::string& stage, co
   return {"continue", fmt::format("{} of {} {} are done", row->done, row->total, row->unit)};
 }
 
+/// The sizes of the plan; on GPUs also where the weights would live, and why.
+json::Value PlanFacts(const RunInputs& inputs) {
+  json::Object facts{{"batch_tokens", inputs.plan.batch_tokens},
+                     {"block_tokens", inputs.plan.block_tokens},
+                     {"shard_bytes", inputs.plan.shard_bytes},
+                     {"device", inputs.extract.device}};
+  if (inputs.extract.device == "cuda") {
+    const Result<DevicePlan> devices = PlanDevices(inputs.model, inputs.extract);
+    facts.emplace_back("gpus", inputs.extract.device_count);
+    facts.emplace_back("weights", devices.ok() ? devices->reason : devices.status().message());
+  }
+  return json::Value(std::move(facts));
+}
+
 }  // namespace
 
 Result<json::Value> PlanRun(const Config& config) {
@@ -100,9 +115,7 @@ Result<json::Value> PlanRun(const Config& config) {
                                 {"bytes_per_token", inputs.plan.bytes_per_token},
                                 {"states_bytes", forecast.states_bytes},
                                 {"states_bytes_left", forecast.states_bytes_left}}},
-      {"plan", json::Object{{"batch_tokens", inputs.plan.batch_tokens},
-                            {"block_tokens", inputs.plan.block_tokens},
-                            {"shard_bytes", inputs.plan.shard_bytes}}},
+      {"plan", PlanFacts(inputs)},
       {"disk", json::Object{{"free_bytes", space.free_bytes}, {"min_free_disk_bytes", inputs.min_free_disk_bytes}}}});
 }
 

@@ -166,11 +166,11 @@ class DeviceExtractor : public Extractor {
     return OkStatus();
   }
 
-  /// How many batches of states each GPU may have on the host, and how many blocks under way. Two blocks and two batches
-  /// with the shard writer are enough for the GPU never to wait for a disk that keeps up.
+  /// How many batches of states each GPU may have on the host, and how many blocks under way. Two blocks, and four batches
+  /// with the shard writer, so that a disk that keeps up on the whole may pause for a moment.
   Status ShareHostMemory() {
     const std::int64_t batch_bytes = 2 * room_.batch_tokens * StateWidth() * static_cast<std::int64_t>(workers_.size());
-    const std::int64_t most = kDeviceSlots * room_.batches + 2;
+    const std::int64_t most = kDeviceSlots * room_.batches + 4;
     const std::int64_t least = room_.batches + 1;
     const std::int64_t allowed = options_.memory_bytes <= 0 ? most : (options_.memory_bytes - host_bytes_) / batch_bytes;
     if (allowed < least) {

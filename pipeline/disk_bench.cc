@@ -14,10 +14,11 @@ constexpr std::int64_t kPage = 4096;
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct FreePages {
-  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kPage}); }
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kPage}); }
 };
 
-Status WriteFile(FileSystem& files, const std::string& path, std::span<const std::byte> bytes, std::int64_t file_bytes) {
+Status WriteFile(FileSystem& files, const std::string& path, std::span<const std::byte> bytes,
+                 std::int64_t file_bytes) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.OpenForWriting(path, OpenMode::kCreate));
   DRAFTMILL_RETURN_IF_ERROR(file->Allocate(file_bytes));
   DRAFTMILL_RETURN_IF_ERROR(file->Truncate(file_bytes));
@@ -32,7 +33,8 @@ Status WriteFile(FileSystem& files, const std::string& path, std::span<const std
 
 Result<double> MeasureDisk(FileSystem& files, const std::string& folder, const DiskBenchRequest& request) {
   const auto count = static_cast<std::size_t>(request.write_bytes);
-  const std::unique_ptr<std::byte, FreePages> memory(static_cast<std::byte*>(::operator new(count, std::align_val_t{kPage})));
+  const std::unique_ptr<std::byte, FreePages> memory(
+      static_cast<std::byte*>(::operator new (count, std::align_val_t{kPage})));
   // Bytes that no disk can leave out or compress away.
   std::uint64_t random = 88172645463325252U;
   const std::span<std::uint64_t> words(reinterpret_cast<std::uint64_t*>(memory.get()), count / sizeof(std::uint64_t));

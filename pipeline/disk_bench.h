@@ -1,4 +1,5 @@
-// Measures a disk as the shard writer uses it: large writes at given places of a file whose space was reserved, each synced.
+// Measures a disk as the shard writer uses it: large writes at given places of a file whose space was reserved, each
+// synced.
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(double bytes_per_second, MeasureDisk(RealFileSystem(), folder, {}));
 //
@@ -16,7 +17,7 @@ namespace draftmill {
 struct DiskBenchRequest {
   std::int64_t write_bytes = std::int64_t{1} << 30;  ///< between two syncs; a batch of 32,768 tokens of an 8B model
   std::int64_t file_bytes = std::int64_t{4} << 30;
-  double seconds = 8;                                ///< whole files are written until this is over
+  double seconds = 8;  ///< whole files are written until this is over
 };
 
 /// Bytes per second.

@@ -24,8 +24,8 @@ std::optional<WriterSpan> WriterPace::Wrote(double now, double busy_seconds, std
 }
 
 std::string Describe(const WriterSpan& span) {
-  return fmt::format("in the last {:.0f} s the engine waited {:.0f} s for the disk, which took {:.2f} GB/s", span.seconds,
-                     span.engine_waited, span.bytes_per_second() * 1e-9);
+  return fmt::format("in the last {:.0f} s the engine waited {:.0f} s for the disk, which took {:.2f} GB/s",
+                     span.seconds, span.engine_waited, span.bytes_per_second() * 1e-9);
 }
 
 }  // namespace draftmill

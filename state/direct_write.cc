@@ -22,13 +22,13 @@ constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20;
 constexpr std::uintptr_t kMemoryAlignment = 512;
 
 struct FreeAligned {
-  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kDirectBlock}); }
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kDirectBlock}); }
 };
 using AlignedBytes = std::unique_ptr<std::byte, FreeAligned>;
 
 AlignedBytes AllocateAligned(std::int64_t bytes) {
   return AlignedBytes(static_cast<std::byte*>(
-      ::operator new(static_cast<std::size_t>(bytes), std::align_val_t{kDirectBlock}, std::nothrow)));
+      ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kDirectBlock}, std::nothrow)));
 }
 
 /// One call of Write while its pieces are written.
@@ -44,7 +44,8 @@ struct DirectJob {
 /// Whole blocks at `offset`; 0 or an errno.
 int WriteBlocks(int descriptor, std::span<const std::byte> bytes, std::int64_t offset) {
   for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t count = ::pwrite(descriptor, bytes.data() + done, bytes.size() - done, offset + static_cast<off_t>(done));
+    const ssize_t count =
+        ::pwrite(descriptor, bytes.data() + done, bytes.size() - done, offset + static_cast<off_t>(done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
     // A write that ended within a block is taken up at the block's beginning.
@@ -68,7 +69,8 @@ void WritePieces(DirectJob& job) {
   while (job.error == 0) {
     const std::size_t first = job.next.fetch_add(kPieceBytes);
     if (first >= job.bytes.size()) return;
-    std::span<const std::byte> piece = job.bytes.subspan(first, std::min<std::size_t>(kPieceBytes, job.bytes.size() - first));
+    std::span<const std::byte> piece =
+        job.bytes.subspan(first, std::min<std::size_t>(kPieceBytes, job.bytes.size() - first));
     if (copy != nullptr) {
       std::memcpy(copy.get(), piece.data(), piece.size());
       piece = {copy.get(), piece.size()};
@@ -87,8 +89,8 @@ DirectWriter::~DirectWriter() {
 
 int DirectWriter::Open() {
   std::call_once(opened_, [this] {
-    // By its descriptor: the name may be another file's by now. Where /proc is not there, or the file system has no direct
-    // I/O, the page cache does.
+    // By its descriptor: the name may be another file's by now. Where /proc is not there, or the file system has no
+    // direct I/O, the page cache does.
     const std::string path = "/proc/self/fd/" + std::to_string(descriptor_);
     direct_ = ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   });

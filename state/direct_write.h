@@ -1,12 +1,13 @@
-// Large writes past the page cache, several pieces at once: what a fast disk needs to be busy, without the copy into the
-// cache, without pushing out what others keep there, and without a sync that then writes everything.
+// Large writes past the page cache, several pieces at once: what a fast disk needs to be busy, without the copy into
+// the cache, without pushing out what others keep there, and without a sync that then writes everything.
 //
 //   DirectWriter direct(descriptor);                                   // of a file that is open for writing
-//   DRAFTMILL_ASSIGN_OR_RETURN(bool done, direct.Write(offset, bytes));   // false: nothing was written, write it another way
+//   DRAFTMILL_ASSIGN_OR_RETURN(bool done, direct.Write(offset, bytes));   // false: nothing was written, write it
+//   another way
 //
-// Offsets and sizes are multiples of kDirectBlock; memory may lie anywhere (what is not aligned is copied in pieces). The
-// bytes are on the disk's own cache when Write returns, so a sync is still needed. Ranges that nobody else writes at the
-// same time may be written at once by several threads.
+// Offsets and sizes are multiples of kDirectBlock; memory may lie anywhere (what is not aligned is copied in pieces).
+// The bytes are on the disk's own cache when Write returns, so a sync is still needed. Ranges that nobody else writes
+// at the same time may be written at once by several threads.
 #pragma once
 
 #include <atomic>

@@ -2,12 +2,13 @@
 //
 //   g++ -std=c++20 -O2 -shared -fPIC -I/usr/local/cuda/include tests/kernel_times.cc -o kernel_times.so \
 //     -L/usr/local/cuda/lib64 -lcupti
-//   CUDA_INJECTION64_PATH=$PWD/kernel_times.so KERNEL_TIMES=times.txt draftmill bench extract MODEL --product-seconds 0 ...
+//   CUDA_INJECTION64_PATH=$PWD/kernel_times.so KERNEL_TIMES=times.txt draftmill bench extract MODEL --product-seconds 0
+//   ...
 //
-// When the program ends, one line for each kernel with its share of the time from the first kernel to the last on the GPU with
-// the lowest number, and the shares of: products, attention, draftmill's own kernels, other kernels, and gaps in which none
-// ran. Kernels of one stream do not overlap, so the shares add up. The first quarter of the time is left out: libraries
-// choose their kernels in it.
+// When the program ends, one line for each kernel with its share of the time from the first kernel to the last on the
+// GPU with the lowest number, and the shares of: products, attention, draftmill's own kernels, other kernels, and gaps
+// in which none ran. Kernels of one stream do not overlap, so the shares add up. The first quarter of the time is left
+// out: libraries choose their kernels in it.
 #include <cupti.h>
 
 #include <algorithm>
@@ -95,7 +96,8 @@ void Report() {
   std::sort(names.rbegin(), names.rend());
   for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 30); ++i) {
     std::fprintf(out, "%6.2f %% %8ld x %9.1f us  %s\n", 100 * names[i].first / all, by_name[names[i].second].second,
-                 names[i].first / static_cast<double>(by_name[names[i].second].second) * 1e-3, names[i].second.substr(0, 120).c_str());
+                 names[i].first / static_cast<double>(by_name[names[i].second].second) * 1e-3,
+                 names[i].second.substr(0, 120).c_str());
   }
   if (out != stderr) std::fclose(out);
 }

@@ -32,7 +32,8 @@ Status ResolveDevice(const ModelDescription& model, ExtractOptions& options) {
   const Result<std::vector<DeviceFacts>> devices =
       float32 ? Unsupported("the engine for GPUs does not compute in float32") : Devices(model);
   if (!devices.ok() && options.device == "cuda") {
-    return Unsupported("extract.device is cuda: " + devices.status().message() + ". Nothing was started: set it to cpu or auto");
+    return Unsupported("extract.device is cuda: " + devices.status().message() +
+                       ". Nothing was started: set it to cpu or auto");
   }
   options.device = devices.ok() ? "cuda" : "cpu";
   options.device_count = devices.ok() ? static_cast<int>(devices->size()) : 0;

@@ -51,8 +51,9 @@ class Claimer {
       DRAFTMILL_ASSIGN_OR_RETURN(const std::string occupants, Try(claim));
       if (occupants.empty()) return claim;
       if (request_.when_occupied == WhenOccupied::kFail) {
-        return Conflict(occupants + ". Nothing was started. End what computes there, choose other GPUs with "
-                                    "CUDA_VISIBLE_DEVICES, or set extract.occupied to wait");
+        return Conflict(occupants +
+                        ". Nothing was started. End what computes there, choose other GPUs with "
+                        "CUDA_VISIBLE_DEVICES, or set extract.occupied to wait");
       }
       if (occupants != told && request_.say) request_.say("waiting for GPUs: " + occupants);
       told = occupants;
@@ -75,8 +76,8 @@ class Claimer {
       if (here.empty() && !locked) here = "another draftmill has claimed it and is about to start";
       if (here.empty()) continue;
       if (!occupants.empty()) occupants += "; ";
-      occupants += gpu.name + " at " + bus_id + " is occupied: " + here + "; " + GibibytesText(gpu.free_bytes) + " of " +
-                   GibibytesText(gpu.total_bytes) + " are free";
+      occupants += gpu.name + " at " + bus_id + " is occupied: " + here + "; " + GibibytesText(gpu.free_bytes) +
+                   " of " + GibibytesText(gpu.total_bytes) + " are free";
     }
     return occupants;
   }
@@ -109,6 +110,8 @@ class Claimer {
   GpuReader& gpus_;
 };
 
-Result<DeviceClaim> ClaimDevices(const ClaimRequest& request, GpuReader& gpus) { return Claimer(request, gpus).Claim(); }
+Result<DeviceClaim> ClaimDevices(const ClaimRequest& request, GpuReader& gpus) {
+  return Claimer(request, gpus).Claim();
+}
 
 }  // namespace draftmill

@@ -2,10 +2,10 @@
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(DeviceClaim claim, ClaimDevices({bus_ids, WhenOccupied::kFail}, gpus));
 //
-// A claim is a kernel lock on the GPU's device file, held until the claim is destroyed: of two runs that start at the same
-// moment one gets the GPU, and a killed one leaves nothing behind. Programs other than draftmill do not look at it; they
-// are seen once they compute. Ask before this process takes memory of a GPU: in a container it may not know itself in the
-// driver's list. Safe from any thread.
+// A claim is a kernel lock on the GPU's device file, held until the claim is destroyed: of two runs that start at the
+// same moment one gets the GPU, and a killed one leaves nothing behind. Programs other than draftmill do not look at
+// it; they are seen once they compute. Ask before this process takes memory of a GPU: in a container it may not know
+// itself in the driver's list. Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct ClaimRequest {
   std::function<void(const std::string&)> say = {};  ///< told whom it waits for, when that changes
   std::function<bool()> should_stop = {};            ///< ends waiting
   std::chrono::milliseconds poll = std::chrono::seconds(5);
-  std::string device_files = "/dev/nvidia";          ///< and the GPU's minor number
+  std::string device_files = "/dev/nvidia";  ///< and the GPU's minor number
 };
 
 /// The locks of a claim. Movable.

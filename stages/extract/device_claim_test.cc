@@ -33,7 +33,9 @@ class DeviceClaimTest : public ::testing::Test {
   DeviceClaimTest() {
     gpus_.gpus["a"] = {"NVIDIA H200", 0, 139 * kGib, 140 * kGib, {}};
     gpus_.gpus["b"] = {"NVIDIA H200", 1, 139 * kGib, 140 * kGib, {}};
-    for (const char* minor : {"0", "1"}) EXPECT_TRUE(RealFileSystem().WriteAtomically(folder_.path() + "/nvidia" + minor, "").ok());
+    for (const char* minor : {"0", "1"}) {
+      EXPECT_TRUE(RealFileSystem().WriteAtomically(folder_.path() + "/nvidia" + minor, "").ok());
+    }
     request_.bus_ids = {"a", "b"};
     request_.device_files = folder_.path() + "/nvidia";
     request_.poll = std::chrono::milliseconds(1);
@@ -67,9 +69,11 @@ TEST_F(DeviceClaimTest, OccupantsAreNamedWithTheirMemory) {
   gpus_.gpus["b"].free_bytes = 68 * kGib;
   const Status status = ClaimDevices(request_, gpus_).status();
   EXPECT_EQ(status.code(), StatusCode::kConflict);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("NVIDIA H200 at b is occupied"), HasSubstr("process 4711 (python3 -m serve) holds 71.0 GiB"),
-                                      HasSubstr("process 4712 (not visible from here)"), HasSubstr("68.0 GiB of 140.0 GiB are free"),
-                                      HasSubstr("Nothing was started"), HasSubstr("extract.occupied")));
+  EXPECT_THAT(
+      status.message(),
+      AllOf(HasSubstr("NVIDIA H200 at b is occupied"), HasSubstr("process 4711 (python3 -m serve) holds 71.0 GiB"),
+            HasSubstr("process 4712 (not visible from here)"), HasSubstr("68.0 GiB of 140.0 GiB are free"),
+            HasSubstr("Nothing was started"), HasSubstr("extract.occupied")));
 }
 
 TEST_F(DeviceClaimTest, ThisProcessIsNoOccupant) {

@@ -61,15 +61,15 @@ struct IndexLayout {
 struct Slot {
   PinnedBuffer<std::int32_t> host_indices;
   DeviceBuffer<std::int32_t> indices;
-  DeviceBuffer<std::int32_t> bad;       ///< [batches][samples]
+  DeviceBuffer<std::int32_t> bad;  ///< [batches][samples]
   PinnedBuffer<std::int32_t> host_bad;
-  std::vector<Event> copied;            ///< by batch: its states are on the host
-  std::vector<std::int64_t> samples;    ///< by batch
+  std::vector<Event> copied;          ///< by batch: its states are on the host
+  std::vector<std::int64_t> samples;  ///< by batch
 };
 
 /// A captured layer of a batch on its way to the host.
 struct CaptureBuffer {
-  DeviceBuffer<Bf16> rows;              ///< [rows of a batch, hidden]
+  DeviceBuffer<Bf16> rows;  ///< [rows of a batch, hidden]
   Event stored;
   Event copied;
 };
@@ -155,7 +155,7 @@ class LayerMajorDecoder : public DeviceDecoder {
   struct Place {
     const DeviceBatch* batch = nullptr;
     std::int64_t index = 0;
-    std::int64_t first_row = 0;         ///< in the block's buffers
+    std::int64_t first_row = 0;  ///< in the block's buffers
     Bf16* host_states = nullptr;
     DeviceSequences sequences;
     const std::int32_t* ids = nullptr;
@@ -197,16 +197,19 @@ class LayerMajorDecoder : public DeviceDecoder {
     // The slot's arrays are no longer read: its owner waited for every batch.
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<Place> places, SendIndices(slot, block));
     for (const Place& place : places) {
-      DRAFTMILL_RETURN_IF_ERROR(cuda::EmbedRows({weights_->embedding(), place.ids, Residual(place), place.batch->rows(),
-                                                 config_.hidden_size, RoundToBf16(static_cast<float>(config_.embedding_scale))},
-                                                compute_.get()));
+      DRAFTMILL_RETURN_IF_ERROR(
+          cuda::EmbedRows({weights_->embedding(), place.ids, Residual(place), place.batch->rows(), config_.hidden_size,
+                           RoundToBf16(static_cast<float>(config_.embedding_scale))},
+                          compute_.get()));
     }
     const std::int64_t layers = options_.layers.back();
     for (std::int64_t i = 0; i < layers; ++i) {
       if (places.size() > 1) DRAFTMILL_RETURN_IF_ERROR(KeepClose(i));
       if (stop) return Cancelled("stopped on request");
       DRAFTMILL_RETURN_IF_ERROR(RunLayer(i, places));
-      if (places.size() > 1) DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventRecord(LayerDone(i).get(), compute_.get()), "cudaEventRecord"));
+      if (places.size() > 1) {
+        DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventRecord(LayerDone(i).get(), compute_.get()), "cudaEventRecord"));
+      }
     }
     for (const Place& place : places) {
       DRAFTMILL_RETURN_IF_ERROR(AddBranch(layers, place, nullptr, nullptr));
@@ -218,7 +221,9 @@ class LayerMajorDecoder : public DeviceDecoder {
   Event& LayerDone(std::int64_t index) { return layer_done_[static_cast<std::size_t>(index) % layer_done_.size()]; }
 
   /// Does not run ahead of the GPU by more than two layers: a large block can then be stopped between layers.
-  Status KeepClose(std::int64_t index) { return Check(cudaEventSynchronize(LayerDone(index).get()), "waiting for a layer"); }
+  Status KeepClose(std::int64_t index) {
+    return Check(cudaEventSynchronize(LayerDone(index).get()), "waiting for a layer");
+  }
 
   Result<std::vector<Place>> SendIndices(Slot& slot, const DeviceBlock& block) {
     const IndexLayout layout(RowsFor(room_.batch_tokens), room_.samples);
@@ -229,19 +234,24 @@ class LayerMajorDecoder : public DeviceDecoder {
       const auto index = static_cast<std::int64_t>(i);
       FillIndices(batch, layout, slot.host_indices.data() + index * layout.total);
       const std::int32_t* at = slot.indices.data() + index * layout.total;
-      const DeviceSequences sequences{batch.samples(), batch.tokens, batch.longest, at + layout.cu_seqlens, at + layout.lengths,
-                                      at + layout.q_offsets, at + layout.k_offsets, at + layout.v_offsets, at + layout.out_offsets};
-      places.push_back({&batch, index, first_row, block.host_states[i], sequences, at + layout.ids, at + layout.positions,
-                        at + layout.sample, slot.bad.data() + index * room_.samples});
+      const DeviceSequences sequences{batch.samples(),        batch.tokens,          batch.longest,
+                                      at + layout.cu_seqlens, at + layout.lengths,   at + layout.q_offsets,
+                                      at + layout.k_offsets,  at + layout.v_offsets, at + layout.out_offsets};
+      places.push_back({&batch, index, first_row, block.host_states[i], sequences, at + layout.ids,
+                        at + layout.positions, at + layout.sample, slot.bad.data() + index * room_.samples});
       slot.samples[i] = batch.samples();
       first_row += batch.rows();
     }
     const auto count = static_cast<std::size_t>(block.batches.size());
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemsetAsync(slot.bad.data(), 0, count * static_cast<std::size_t>(room_.samples) * sizeof(std::int32_t),
-                                                    compute_.get()), "cudaMemsetAsync"));
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpyAsync(slot.indices.data(), slot.host_indices.data(),
-                                                    count * static_cast<std::size_t>(layout.total) * sizeof(std::int32_t),
-                                                    cudaMemcpyHostToDevice, compute_.get()), "copy of token ids"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        Check(cudaMemsetAsync(slot.bad.data(), 0,
+                              count * static_cast<std::size_t>(room_.samples) * sizeof(std::int32_t), compute_.get()),
+              "cudaMemsetAsync"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        Check(cudaMemcpyAsync(slot.indices.data(), slot.host_indices.data(),
+                              count * static_cast<std::size_t>(layout.total) * sizeof(std::int32_t),
+                              cudaMemcpyHostToDevice, compute_.get()),
+              "copy of token ids"));
     return places;
   }
 
@@ -273,15 +283,17 @@ class LayerMajorDecoder : public DeviceDecoder {
     for (const Place& place : places) {
       Bf16* const normed = normed_.data() + (spans ? place.first_row * config_.hidden_size : 0);
       DRAFTMILL_RETURN_IF_ERROR(AddBranch(index, place, layer.Vector(layer.layout->input_norm), normed));
-      DRAFTMILL_RETURN_IF_ERROR(attention_->Run({index, layer, normed, Branch(place), place.batch->rows(), place.rotary_rows, place.sequences},
-                                                compute_.get()));
+      DRAFTMILL_RETURN_IF_ERROR(attention_->Run(
+          {index, layer, normed, Branch(place), place.batch->rows(), place.rotary_rows, place.sequences},
+          compute_.get()));
       AddNormArgs middle = NormArgs(place);
       middle.branch = Branch(place);
       middle.branch_weight = layer.Vector(layer.layout->attention_output_norm);
       middle.weight = layer.Vector(layer.layout->mlp_norm);
       middle.out = normed;
       DRAFTMILL_RETURN_IF_ERROR(cuda::AddNorm(middle, compute_.get()));
-      if (!spans) DRAFTMILL_RETURN_IF_ERROR(mlp_.Run({layer, normed, Branch(place), place.batch->rows()}, compute_.get()));
+      if (!spans)
+        DRAFTMILL_RETURN_IF_ERROR(mlp_.Run({layer, normed, Branch(place), place.batch->rows()}, compute_.get()));
     }
     if (spans) {
       const std::int64_t rows = places.back().first_row + places.back().batch->rows();
@@ -319,7 +331,8 @@ class LayerMajorDecoder : public DeviceDecoder {
     if (found == options_.layers.end() || place.host_states == nullptr) return cuda::AddNorm(args, compute_.get());
     CaptureBuffer& capture = captures_[next_capture_++ % captures_.size()];
     // An event that was never recorded holds nobody up.
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaStreamWaitEvent(compute_.get(), capture.copied.get(), 0), "cudaStreamWaitEvent"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        Check(cudaStreamWaitEvent(compute_.get(), capture.copied.get(), 0), "cudaStreamWaitEvent"));
     args.capture = capture.rows.data();
     args.capture_stride = config_.hidden_size;
     DRAFTMILL_RETURN_IF_ERROR(cuda::AddNorm(args, compute_.get()));
@@ -332,9 +345,10 @@ class LayerMajorDecoder : public DeviceDecoder {
     DRAFTMILL_RETURN_IF_ERROR(WaitFor(copy_.get(), compute_.get(), capture.stored));
     const auto row = static_cast<std::size_t>(config_.hidden_size) * sizeof(Bf16);
     const auto host_row = static_cast<std::size_t>(StateWidth()) * sizeof(Bf16);
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpy2DAsync(place.host_states + slot * config_.hidden_size, host_row, capture.rows.data(), row, row,
-                                                      static_cast<std::size_t>(place.batch->tokens), cudaMemcpyDeviceToHost, copy_.get()),
-                                    "copy of states"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        Check(cudaMemcpy2DAsync(place.host_states + slot * config_.hidden_size, host_row, capture.rows.data(), row, row,
+                                static_cast<std::size_t>(place.batch->tokens), cudaMemcpyDeviceToHost, copy_.get()),
+              "copy of states"));
     return Check(cudaEventRecord(capture.copied.get(), copy_.get()), "cudaEventRecord");
   }
 
@@ -342,10 +356,13 @@ class LayerMajorDecoder : public DeviceDecoder {
   Status FinishBatch(Slot& slot, const Place& place) {
     if (place.host_states == nullptr) return OkStatus();
     const std::int64_t first = place.index * room_.samples;
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpyAsync(slot.host_bad.data() + first, slot.bad.data() + first,
-                                                    static_cast<std::size_t>(place.batch->samples()) * sizeof(std::int32_t),
-                                                    cudaMemcpyDeviceToHost, copy_.get()), "copy of what is not finite"));
-    return Check(cudaEventRecord(slot.copied[static_cast<std::size_t>(place.index)].get(), copy_.get()), "cudaEventRecord");
+    DRAFTMILL_RETURN_IF_ERROR(
+        Check(cudaMemcpyAsync(slot.host_bad.data() + first, slot.bad.data() + first,
+                              static_cast<std::size_t>(place.batch->samples()) * sizeof(std::int32_t),
+                              cudaMemcpyDeviceToHost, copy_.get()),
+              "copy of what is not finite"));
+    return Check(cudaEventRecord(slot.copied[static_cast<std::size_t>(place.index)].get(), copy_.get()),
+                 "cudaEventRecord");
   }
 
   const ModelConfig config_;
@@ -362,9 +379,9 @@ class LayerMajorDecoder : public DeviceDecoder {
   std::size_t next_capture_ = 0;
   std::array<Event, 2> layer_done_;
   DeviceRoom room_;
-  DeviceBuffer<Bf16> residual_;   ///< [rows of a block, hidden]
-  DeviceBuffer<Bf16> branch_;     ///< [rows of a block, hidden]: what is added to the residual stream next
-  DeviceBuffer<Bf16> normed_;     ///< [rows of a batch, hidden]; of a block where experts take its rows
+  DeviceBuffer<Bf16> residual_;  ///< [rows of a block, hidden]
+  DeviceBuffer<Bf16> branch_;    ///< [rows of a block, hidden]: what is added to the residual stream next
+  DeviceBuffer<Bf16> normed_;    ///< [rows of a batch, hidden]; of a block where experts take its rows
 };
 
 }  // namespace
@@ -373,7 +390,8 @@ Result<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Make(const ModelConfig& co
                                                            std::unique_ptr<DeviceWeights> weights) {
   KeepFloatSums();
   DRAFTMILL_ASSIGN_OR_RETURN(auto attention, AttentionBranch::Make(config, RoundingOf(config, options)));
-  auto decoder = std::make_unique<LayerMajorDecoder>(config, std::move(options), std::move(weights), std::move(attention));
+  auto decoder =
+      std::make_unique<LayerMajorDecoder>(config, std::move(options), std::move(weights), std::move(attention));
   DRAFTMILL_RETURN_IF_ERROR(decoder->Prepare());
   return std::unique_ptr<DeviceDecoder>(std::move(decoder));
 }

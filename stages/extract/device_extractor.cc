@@ -1,4 +1,7 @@
 // The plug-in's side of device_engine.h: hands blocks to the GPUs, emits their states in plan order.
+#include <cuda_runtime_api.h>
+#include <torch/headeronly/version.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,9 +14,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <cuda_runtime_api.h>
-#include <torch/headeronly/version.h>
 
 #include "kernels/device_buffer.h"
 #include "stages/extract/device_attention.h"
@@ -42,7 +42,9 @@ DeviceRoom RoomFor(const ChunkPlan& plan, const TokenizedChunk& chunk) {
   }
   for (const PlanRange& block : plan.blocks) {
     std::int64_t rows = 0;
-    for (std::int64_t i = block.first; i < block.first + block.count; ++i) rows += RowsFor(plan.batch_tokens[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = block.first; i < block.first + block.count; ++i) {
+      rows += RowsFor(plan.batch_tokens[static_cast<std::size_t>(i)]);
+    }
     room.batches = std::max(room.batches, block.count);
     room.block_rows = std::max(room.block_rows, rows);
   }
@@ -57,7 +59,8 @@ Status CheckRequest(const BlockRequest& request) {
   }
   const PlanRange range = blocks[static_cast<std::size_t>(request.block)];
   const auto inside = [&](std::int64_t batch) { return batch >= range.first && batch < range.first + range.count; };
-  if (!std::all_of(request.batches.begin(), request.batches.end(), inside) || !std::is_sorted(request.batches.begin(), request.batches.end())) {
+  if (!std::all_of(request.batches.begin(), request.batches.end(), inside) ||
+      !std::is_sorted(request.batches.begin(), request.batches.end())) {
     return Internal("batches that are not of block " + std::to_string(request.block) + " or not in order");
   }
   return OkStatus();
@@ -65,7 +68,8 @@ Status CheckRequest(const BlockRequest& request) {
 
 class DeviceExtractor : public Extractor {
  public:
-  DeviceExtractor(ModelDescription model, ExtractOptions options, std::int64_t host_bytes, std::string environment, std::string weights_digest)
+  DeviceExtractor(ModelDescription model, ExtractOptions options, std::int64_t host_bytes, std::string environment,
+                  std::string weights_digest)
       : model_(std::move(model)),
         options_(std::move(options)),
         host_bytes_(host_bytes),
@@ -75,8 +79,8 @@ class DeviceExtractor : public Extractor {
   void AddDevice(int device, const std::string& name, std::unique_ptr<DeviceDecoder> decoder) {
     const std::size_t index = workers_.size();
     waiting_.push_back(0);
-    const DeviceWorkerOptions options{device, "GPU " + std::to_string(device) + " (" + name + ")", model_.vocab_rows, StateWidth(),
-                                      model_.spans_blocks};
+    const DeviceWorkerOptions options{device, "GPU " + std::to_string(device) + " (" + name + ")", model_.vocab_rows,
+                                      StateWidth(), model_.spans_blocks};
     workers_.push_back(std::make_unique<DeviceWorker>(
         options, std::move(decoder),
         [this, index](const DeviceJob& job, Result<BatchStates> states) { Take(index, job, std::move(states)); }));
@@ -111,16 +115,18 @@ class DeviceExtractor : public Extractor {
  private:
   /// A block that was handed out: its batches' states as they come, in order.
   struct OpenBlock {
-    std::int64_t batches = 0;            ///< that are still to be emitted
+    std::int64_t batches = 0;  ///< that are still to be emitted
     std::deque<Result<BatchStates>> states;
   };
 
   std::int64_t StateWidth() const { return static_cast<std::int64_t>(model_.layers.size()) * model_.hidden_size; }
 
-  Status Flow(const NextBlock& next, const std::function<Status(BatchStates)>& emit, const std::function<bool()>& should_stop) {
+  Status Flow(const NextBlock& next, const std::function<Status(BatchStates)>& emit,
+              const std::function<bool()>& should_stop) {
     bool more = true;
     while (true) {
-      for (std::optional<std::size_t> worker = more ? IdleWorker() : std::nullopt; worker; worker = more ? IdleWorker() : std::nullopt) {
+      for (std::optional<std::size_t> worker = more ? IdleWorker() : std::nullopt; worker;
+           worker = more ? IdleWorker() : std::nullopt) {
         DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<BlockRequest> request, next());
         more = request.has_value();
         if (more) DRAFTMILL_RETURN_IF_ERROR(HandOut(*request, *worker));
@@ -153,7 +159,13 @@ class DeviceExtractor : public Extractor {
     }
     const auto count = static_cast<std::int64_t>(request.batches.size());
     if (count == 0) return OkStatus();
-    DeviceJob job{0, request.plan->blocks[static_cast<std::size_t>(request.block)], request.batches, request.chunk, request.plan, room_, slabs_,
+    DeviceJob job{0,
+                  request.plan->blocks[static_cast<std::size_t>(request.block)],
+                  request.batches,
+                  request.chunk,
+                  request.plan,
+                  room_,
+                  slabs_,
                   in_flight_};
     {
       const std::lock_guard lock(mutex_);
@@ -166,16 +178,18 @@ class DeviceExtractor : public Extractor {
     return OkStatus();
   }
 
-  /// How many batches of states each GPU may have on the host, and how many blocks under way. Two blocks, and four batches
-  /// with the shard writer, so that a disk that keeps up on the whole may pause for a moment.
+  /// How many batches of states each GPU may have on the host, and how many blocks under way. Two blocks, and four
+  /// batches with the shard writer, so that a disk that keeps up on the whole may pause for a moment.
   Status ShareHostMemory() {
     const std::int64_t batch_bytes = 2 * room_.batch_tokens * StateWidth() * static_cast<std::int64_t>(workers_.size());
     const std::int64_t most = kDeviceSlots * room_.batches + 4;
     const std::int64_t least = room_.batches + 1;
-    const std::int64_t allowed = options_.memory_bytes <= 0 ? most : (options_.memory_bytes - host_bytes_) / batch_bytes;
+    const std::int64_t allowed =
+        options_.memory_bytes <= 0 ? most : (options_.memory_bytes - host_bytes_) / batch_bytes;
     if (allowed < least) {
-      return OutOfMemory("blocks of " + std::to_string(room_.batches) + " batches of up to " + std::to_string(room_.batch_tokens) +
-                         " tokens need " + std::to_string(host_bytes_ + least * batch_bytes) + " bytes on the host and " +
+      return OutOfMemory("blocks of " + std::to_string(room_.batches) + " batches of up to " +
+                         std::to_string(room_.batch_tokens) + " tokens need " +
+                         std::to_string(host_bytes_ + least * batch_bytes) + " bytes on the host and " +
                          std::to_string(options_.memory_bytes) +
                          " are allowed; raise limits.memory, or lower extract.block_tokens, extract.batch_tokens or "
                          "tokenize.max_length. What is published is safe");
@@ -220,14 +234,16 @@ class DeviceExtractor : public Extractor {
   /// Waits until no GPU holds anything of this call.
   void Drain() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return std::all_of(waiting_.begin(), waiting_.end(), [](std::int64_t count) { return count == 0; }); });
+    changed_.wait(lock, [&] {
+      return std::all_of(waiting_.begin(), waiting_.end(), [](std::int64_t count) { return count == 0; });
+    });
     blocks_.clear();
     sized_plan_ = nullptr;
   }
 
   const ModelDescription model_;
   const ExtractOptions options_;
-  const std::int64_t host_bytes_;        ///< pinned for weights
+  const std::int64_t host_bytes_;  ///< pinned for weights
   const std::string environment_;
   const std::string weights_digest_;
   const ChunkPlan* sized_plan_ = nullptr;
@@ -236,9 +252,9 @@ class DeviceExtractor : public Extractor {
   int in_flight_ = kDeviceSlots;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::int64_t> waiting_;    ///< by GPU: batches that it was given and has not handed back
-  std::int64_t most_batches_ = 1;        ///< of a block
-  std::int64_t first_block_ = 0;         ///< number of blocks_.front()
+  std::vector<std::int64_t> waiting_;  ///< by GPU: batches that it was given and has not handed back
+  std::int64_t most_batches_ = 1;      ///< of a block
+  std::int64_t first_block_ = 0;       ///< number of blocks_.front()
   std::deque<OpenBlock> blocks_;
   std::vector<std::unique_ptr<DeviceWorker>> workers_;  // last: their threads use what stands above
 };
@@ -253,8 +269,9 @@ Status CheckOptions(const ExtractOptions& options) {
 std::string Environment(const DeviceFacts& device, const ExtractOptions& options) {
   int runtime = 0;
   cudaRuntimeGetVersion(&runtime);
-  return "cuda " + device.name + ", products bfloat16, numerics " + options.numerics + ", torch " + TORCH_VERSION + ", cuda runtime " +
-         std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10) + ", " + CudnnVersion();
+  return "cuda " + device.name + ", products bfloat16, numerics " + options.numerics + ", torch " + TORCH_VERSION +
+         ", cuda runtime " + std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10) + ", " +
+         CudnnVersion();
 }
 
 /// What is free as the driver tells it: asking the runtime would take memory of the GPU.
@@ -284,7 +301,8 @@ Result<DeviceFacts> ReadDevice(int index) {
   DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
   device.name = properties.name;
   std::array<char, 32> bus_id{};
-  DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), index), "cudaDeviceGetPCIBusId"));
+  DRAFTMILL_RETURN_IF_ERROR(
+      cuda::Check(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), index), "cudaDeviceGetPCIBusId"));
   device.bus_id = bus_id.data();
   DRAFTMILL_RETURN_IF_ERROR(ReadMemory(device));
   return device;
@@ -335,19 +353,23 @@ class CudaEngine : public DeviceEngine {
     ExtractOptions resolved = options;
     resolved.device_count = static_cast<int>(devices.size());
     resolved.device_bytes = devices.front().free_bytes;
-    for (const DeviceFacts& device : devices) resolved.device_bytes = std::min(resolved.device_bytes, device.free_bytes);
+    for (const DeviceFacts& device : devices) {
+      resolved.device_bytes = std::min(resolved.device_bytes, device.free_bytes);
+    }
     DRAFTMILL_ASSIGN_OR_RETURN(const DevicePlan plan, PlanDevices(model.description, resolved));
     if (options.say) options.say(std::to_string(devices.size()) + " x " + devices.front().name + ", " + plan.reason);
     model.config.compute = ComputeType::kBfloat16;
-    DeviceWeightsRequest request{&model, model.description.layers.back(), plan.weights, plan.from_memory, {}, options.memory_bytes};
+    DeviceWeightsRequest request{
+        &model, model.description.layers.back(), plan.weights, plan.from_memory, {}, options.memory_bytes};
     for (const DeviceFacts& device : devices) request.devices.push_back(device.index);
     DRAFTMILL_ASSIGN_OR_RETURN(LoadedDeviceWeights weights, LoadDeviceWeights(request));
-    auto extractor = std::make_unique<DeviceExtractor>(model.description, options, plan.host_weight_bytes, Environment(devices[0], options),
-                                                       weights.digest);
+    auto extractor = std::make_unique<DeviceExtractor>(model.description, options, plan.host_weight_bytes,
+                                                       Environment(devices[0], options), weights.digest);
     for (std::size_t i = 0; i < devices.size(); ++i) {
       DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaSetDevice(devices[i].index), "cudaSetDevice"));
-      DRAFTMILL_ASSIGN_OR_RETURN(auto decoder, DeviceDecoder::Make(model.config, {model.description.layers, options.numerics == "fused"},
-                                                                   std::move(weights.by_device[i])));
+      DRAFTMILL_ASSIGN_OR_RETURN(
+          auto decoder, DeviceDecoder::Make(model.config, {model.description.layers, options.numerics == "fused"},
+                                            std::move(weights.by_device[i])));
       extractor->AddDevice(devices[i].index, devices[i].name, std::move(decoder));
     }
     return std::unique_ptr<Extractor>(std::move(extractor));
@@ -357,7 +379,8 @@ class CudaEngine : public DeviceEngine {
 }  // namespace
 }  // namespace draftmill
 
-extern "C" __attribute__((visibility("default"))) const draftmill::DeviceEngine* draftmill_device_engine(const char* version) {
+extern "C" __attribute__((visibility("default"))) const draftmill::DeviceEngine* draftmill_device_engine(
+    const char* version) {
   static const draftmill::CudaEngine engine;
   return std::strcmp(version, DRAFTMILL_VERSION) == 0 ? &engine : nullptr;
 }

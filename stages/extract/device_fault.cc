@@ -12,7 +12,8 @@ struct KindName {
   std::string_view name;
 };
 constexpr std::array kKinds = {KindName{DeviceFaultKind::kIllegalAccess, "illegal_access"},
-                               KindName{DeviceFaultKind::kMemoryError, "memory_error"}, KindName{DeviceFaultKind::kLost, "lost"},
+                               KindName{DeviceFaultKind::kMemoryError, "memory_error"},
+                               KindName{DeviceFaultKind::kLost, "lost"},
                                KindName{DeviceFaultKind::kOutOfMemory, "out_of_memory"}};
 
 /// The text before the next colon, which is taken off.
@@ -33,15 +34,17 @@ bool ToInteger(std::string_view text, Integer& value) {
 
 Status DescribeDeviceFault(const std::string& gpu, const Status& status) {
   if (status.code() != StatusCode::kDevice) return status;
-  return DeviceError(gpu + " failed: " + status.message() +
-                     ". The blocks that were under way on the GPUs are lost and are computed again; everything published is safe. Run "
-                     "again to continue with the GPUs that answer");
+  return DeviceError(
+      gpu + " failed: " + status.message() +
+      ". The blocks that were under way on the GPUs are lost and are computed again; everything published is safe. Run "
+      "again to continue with the GPUs that answer");
 }
 
 std::optional<PlannedDeviceFault> ParseDeviceFault(std::string_view text) {
   PlannedDeviceFault fault;
   const std::string_view name = Take(text);
-  const auto* const kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& each) { return each.name == name; });
+  const auto* const kind =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& each) { return each.name == name; });
   if (kind == kKinds.end()) return std::nullopt;
   fault.kind = kind->kind;
   const std::string_view device = Take(text);

@@ -1,7 +1,7 @@
 // Faults of a GPU: what is said of them, and a switch that makes one happen, for tests.
 //
-// A fault of a GPU cannot be repaired within the process: an illegal access leaves it unusable, an uncorrectable memory error
-// or a lost GPU even more so. The run ends with 75; started again it takes the GPUs that answer.
+// A fault of a GPU cannot be repaired within the process: an illegal access leaves it unusable, an uncorrectable memory
+// error or a lost GPU even more so. The run ends with 75; started again it takes the GPUs that answer.
 //
 // DRAFTMILL_DEVICE_FAULT=KIND:DEVICE:BLOCK, where KIND is illegal_access (a kernel really writes where it may not),
 // memory_error, lost or out_of_memory: when GPU DEVICE begins its BLOCK-th block, from 1. Safe from any thread.

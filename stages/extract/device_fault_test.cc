@@ -10,7 +10,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DeviceFaultTest, AFaultNamesTheGpuWhatIsLostAndWhatToDo) {
-  const Status status = DescribeDeviceFault("GPU 1 (NVIDIA H200)", DeviceError("waiting for a batch: an illegal memory access was encountered"));
+  const Status status = DescribeDeviceFault(
+      "GPU 1 (NVIDIA H200)", DeviceError("waiting for a batch: an illegal memory access was encountered"));
   EXPECT_EQ(status.code(), StatusCode::kDevice);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("GPU 1 (NVIDIA H200) failed"), HasSubstr("illegal memory access"),
                                       HasSubstr("everything published is safe"), HasSubstr("Run again")));
@@ -28,7 +29,8 @@ TEST(DeviceFaultTest, TheSwitchIsReadWholeOrNotAtAll) {
   EXPECT_EQ(fault->device, 1);
   EXPECT_EQ(fault->block, 30);
   EXPECT_EQ(ParseDeviceFault("lost:0:1")->kind, DeviceFaultKind::kLost);
-  for (const char* text : {"", "lost", "lost:0", "lost:0:0", "lost:-1:1", "lost:0:1x", "lost:x:1", "gone:0:1", "lost:0:1:1"}) {
+  for (const char* text :
+       {"", "lost", "lost:0", "lost:0:0", "lost:-1:1", "lost:0:1x", "lost:x:1", "gone:0:1", "lost:0:1:1"}) {
     EXPECT_FALSE(ParseDeviceFault(text).has_value()) << text;
   }
 }

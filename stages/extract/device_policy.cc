@@ -37,8 +37,11 @@ class Planner {
   Result<DevicePlan> Plan() const {
     if (options_.weights != "auto") {
       const std::optional<DeviceWeightPolicy> named = Named();
-      if (!named) return InvalidConfig("extract.weights must be auto, resident, sharded or streamed, not " + options_.weights);
-      if (std::optional<DevicePlan> plan = Fit(*named, kFewestTokens)) return Explained(*plan, "as extract.weights says");
+      if (!named) {
+        return InvalidConfig("extract.weights must be auto, resident, sharded or streamed, not " + options_.weights);
+      }
+      if (std::optional<DevicePlan> plan = Fit(*named, kFewestTokens))
+        return Explained(*plan, "as extract.weights says");
       return Refusal(*named);
     }
     if (std::optional<DevicePlan> plan = Fit(DeviceWeightPolicy::kResident, kFewestResidentTokens)) {
@@ -51,13 +54,16 @@ class Planner {
         return Explained(*plan, too_large + ", but on " + std::to_string(devices_) + " together");
       }
     }
-    if (std::optional<DevicePlan> plan = Fit(DeviceWeightPolicy::kStreamed, kFewestTokens)) return Explained(*plan, too_large);
+    if (std::optional<DevicePlan> plan = Fit(DeviceWeightPolicy::kStreamed, kFewestTokens)) {
+      return Explained(*plan, too_large);
+    }
     return Refusal(DeviceWeightPolicy::kStreamed);
   }
 
  private:
   std::optional<DeviceWeightPolicy> Named() const {
-    for (const DeviceWeightPolicy policy : {DeviceWeightPolicy::kResident, DeviceWeightPolicy::kSharded, DeviceWeightPolicy::kStreamed}) {
+    for (const DeviceWeightPolicy policy :
+         {DeviceWeightPolicy::kResident, DeviceWeightPolicy::kSharded, DeviceWeightPolicy::kStreamed}) {
       if (options_.weights == DeviceWeightPolicyName(policy)) return policy;
     }
     return std::nullopt;
@@ -111,7 +117,8 @@ class Planner {
   std::int64_t LayersBytes() const { return memory_.resident_bytes - memory_.shared_bytes; }
 
   std::int64_t DeviceBytes(DeviceWeightPolicy policy, const ExtractSizes& sizes) const {
-    const std::int64_t tokens = memory_.token_bytes * sizes.batch_tokens + memory_.block_token_bytes * sizes.block_tokens;
+    const std::int64_t tokens =
+        memory_.token_bytes * sizes.batch_tokens + memory_.block_token_bytes * sizes.block_tokens;
     const std::int64_t fetched = kFetchedLayers * memory_.layer_bytes;
     std::int64_t layers = LayersBytes();
     if (policy == DeviceWeightPolicy::kSharded) layers = layers / devices_ + fetched;
@@ -133,32 +140,40 @@ class Planner {
   DevicePlan Explained(DevicePlan plan, const std::string& why) const {
     plan.reason = std::string("weights ") + DeviceWeightPolicyName(plan.weights);
     if (plan.weights == DeviceWeightPolicy::kSharded) plan.reason += " over " + std::to_string(devices_) + " GPUs";
-    if (plan.weights == DeviceWeightPolicy::kStreamed) plan.reason += plan.from_memory ? " from pinned host memory" : " from disk";
-    plan.reason += ": " + why + ". Each GPU needs " + Gibibytes(plan.device_bytes) + " and has " + Gibibytes(options_.device_bytes) +
-                   " free, for batches of " + std::to_string(plan.sizes.batch_tokens) + " and blocks of " +
-                   std::to_string(plan.sizes.block_tokens) + " tokens; " + Gibibytes(plan.host_bytes) + " of the host are pinned";
+    if (plan.weights == DeviceWeightPolicy::kStreamed) {
+      plan.reason += plan.from_memory ? " from pinned host memory" : " from disk";
+    }
+    plan.reason += ": " + why + ". Each GPU needs " + Gibibytes(plan.device_bytes) + " and has " +
+                   Gibibytes(options_.device_bytes) + " free, for batches of " +
+                   std::to_string(plan.sizes.batch_tokens) + " and blocks of " +
+                   std::to_string(plan.sizes.block_tokens) + " tokens; " + Gibibytes(plan.host_bytes) +
+                   " of the host are pinned";
     return plan;
   }
 
   Status Refusal(DeviceWeightPolicy policy) const {
     const bool planned = options_.batch_tokens > 0;
-    const ExtractSizes sizes = planned ? ExtractSizes{options_.batch_tokens, std::max(options_.batch_tokens, options_.block_tokens)}
-                                       : ExtractSizes{kFewestTokens, kFewestTokens};
+    const ExtractSizes sizes =
+        planned ? ExtractSizes{options_.batch_tokens, std::max(options_.batch_tokens, options_.block_tokens)}
+                : ExtractSizes{kFewestTokens, kFewestTokens};
     DevicePlan least;
     least.weights = policy;
     least.sizes = sizes;
     least.blocks_in_flight = planned ? 1 : 2;
     least.from_memory = false;
     const std::int64_t device = DeviceBytes(policy, sizes);
-    std::string text = std::string("the model does not fit with weights ") + DeviceWeightPolicyName(policy) + " and batches of " +
-                       std::to_string(sizes.batch_tokens) + " tokens: each GPU would need " + std::to_string(device) + " bytes and has " +
-                       std::to_string(options_.device_bytes) + " free; the host would need " + std::to_string(HostStateBytes(least) + HostWeightBytes(least)) +
+    std::string text = std::string("the model does not fit with weights ") + DeviceWeightPolicyName(policy) +
+                       " and batches of " + std::to_string(sizes.batch_tokens) + " tokens: each GPU would need " +
+                       std::to_string(device) + " bytes and has " + std::to_string(options_.device_bytes) +
+                       " free; the host would need " + std::to_string(HostStateBytes(least) + HostWeightBytes(least)) +
                        " bytes, and " + std::to_string(options_.memory_bytes) + " are allowed. Nothing was loaded. ";
     if (device > options_.device_bytes) {
-      text += policy == DeviceWeightPolicy::kStreamed ? "End what else runs on the GPU" : "Set extract.weights to auto, end what else runs on the GPU";
+      text += policy == DeviceWeightPolicy::kStreamed ? "End what else runs on the GPU"
+                                                      : "Set extract.weights to auto, end what else runs on the GPU";
       text += planned ? ", lower extract.batch_tokens or extract.block_tokens" : "";
     } else {
-      text += std::string("Raise limits.memory") + (planned ? ", or lower extract.batch_tokens or extract.block_tokens" : "");
+      text += std::string("Raise limits.memory") +
+              (planned ? ", or lower extract.batch_tokens or extract.block_tokens" : "");
     }
     return OutOfMemory(text + ", or set extract.device to cpu");
   }
@@ -173,13 +188,18 @@ class Planner {
 
 const char* DeviceWeightPolicyName(DeviceWeightPolicy policy) {
   switch (policy) {
-    case DeviceWeightPolicy::kResident: return "resident";
-    case DeviceWeightPolicy::kSharded: return "sharded";
-    case DeviceWeightPolicy::kStreamed: return "streamed";
+    case DeviceWeightPolicy::kResident:
+      return "resident";
+    case DeviceWeightPolicy::kSharded:
+      return "sharded";
+    case DeviceWeightPolicy::kStreamed:
+      return "streamed";
   }
   return "unknown";
 }
 
-Result<DevicePlan> PlanDevices(const ModelDescription& model, const ExtractOptions& options) { return Planner(model, options).Plan(); }
+Result<DevicePlan> PlanDevices(const ModelDescription& model, const ExtractOptions& options) {
+  return Planner(model, options).Plan();
+}
 
 }  // namespace draftmill

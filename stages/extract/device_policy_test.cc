@@ -106,7 +106,8 @@ TEST_F(DevicePolicyTest, LessIsInFlightBeforeAPlannedRunIsRefused) {
   options_.memory_bytes = 3 * kGib;
   const Status status = PlanDevices(model_, options_).status();
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("limits.memory"), HasSubstr("extract.batch_tokens"), HasSubstr(std::to_string(options_.memory_bytes))));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("limits.memory"), HasSubstr("extract.batch_tokens"),
+                                      HasSubstr(std::to_string(options_.memory_bytes))));
 }
 
 TEST_F(DevicePolicyTest, ANamedPolicyIsTakenOrRefusedWithBothNumbers) {
@@ -118,7 +119,8 @@ TEST_F(DevicePolicyTest, ANamedPolicyIsTakenOrRefusedWithBothNumbers) {
   options_.device_bytes = 100 * kGib;
   const Status status = PlanDevices(model_, options_).status();
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr(std::to_string(options_.device_bytes)), HasSubstr("extract.weights to auto"), HasSubstr("Nothing was loaded")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(std::to_string(options_.device_bytes)),
+                                      HasSubstr("extract.weights to auto"), HasSubstr("Nothing was loaded")));
   options_.weights = "elsewhere";
   EXPECT_EQ(PlanDevices(model_, options_).status().code(), StatusCode::kInvalidConfig);
 }

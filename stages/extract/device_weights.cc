@@ -25,7 +25,8 @@ struct Matrices {
 
 class ResidentWeights : public DeviceWeights {
  public:
-  ResidentWeights(CommonWeights common, std::vector<Matrices> matrices) : DeviceWeights(std::move(common)), matrices_(std::move(matrices)) {}
+  ResidentWeights(CommonWeights common, std::vector<Matrices> matrices)
+      : DeviceWeights(std::move(common)), matrices_(std::move(matrices)) {}
 
   Result<DeviceLayer> Acquire(std::int64_t index, cudaStream_t /*stream*/) override {
     DeviceLayer layer = Vectors(index);
@@ -50,8 +51,9 @@ Result<DeviceBuffer<Bf16>> UploadEmbedding(const ModelConfig& config, WeightStor
     std::iota(ids.begin(), ids.end(), static_cast<std::int32_t>(first));
     rows.resize(static_cast<std::size_t>(count * config.hidden_size));
     DRAFTMILL_RETURN_IF_ERROR(store.EmbeddingRows(ids, rows.data()));
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpy(embedding.data() + first * config.hidden_size, rows.data(), rows.size() * sizeof(Bf16),
-                                               cudaMemcpyHostToDevice), "copy of the embedding"));
+    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpy(embedding.data() + first * config.hidden_size, rows.data(),
+                                               rows.size() * sizeof(Bf16), cudaMemcpyHostToDevice),
+                                    "copy of the embedding"));
   }
   return embedding;
 }
@@ -111,12 +113,13 @@ class Loader {
  private:
   struct Gpu {
     CommonWeights common;
-    std::vector<Matrices> matrices;   ///< kResident: all; kSharded: this GPU's parts
+    std::vector<Matrices> matrices;  ///< kResident: all; kSharded: this GPU's parts
   };
 
   Result<std::shared_ptr<WeightStore<Bf16>>> OpenStore(bool in_memory) const {
     WeightStoreOptions options{in_memory ? WeightPolicy::kResident : WeightPolicy::kStreamed};
-    DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<WeightStore<Bf16>> store, WeightStore<Bf16>::Open(*request_.model, options));
+    DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<WeightStore<Bf16>> store,
+                               WeightStore<Bf16>::Open(*request_.model, options));
     return std::shared_ptr<WeightStore<Bf16>>(std::move(store));
   }
 
@@ -130,7 +133,8 @@ class Loader {
       gpus_[gpu].common.layers.push_back(std::move(vectors));
       if (request_.policy == DeviceWeightPolicy::kStreamed) continue;
       const auto parts = static_cast<std::int64_t>(gpus_.size());
-      DRAFTMILL_ASSIGN_OR_RETURN(Matrices matrices, UploadPart(view, sharded ? static_cast<std::int64_t>(gpu) : 0, sharded ? parts : 1));
+      DRAFTMILL_ASSIGN_OR_RETURN(Matrices matrices,
+                                 UploadPart(view, sharded ? static_cast<std::int64_t>(gpu) : 0, sharded ? parts : 1));
       gpus_[gpu].matrices.push_back(std::move(matrices));
     }
     return OkStatus();
@@ -143,10 +147,12 @@ class Loader {
     for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
       DRAFTMILL_RETURN_IF_ERROR(Use(gpu));
       if (request_.policy == DeviceWeightPolicy::kResident) {
-        loaded.by_device.push_back(std::make_unique<ResidentWeights>(std::move(gpus_[gpu].common), std::move(gpus_[gpu].matrices)));
+        loaded.by_device.push_back(
+            std::make_unique<ResidentWeights>(std::move(gpus_[gpu].common), std::move(gpus_[gpu].matrices)));
         continue;
       }
-      DRAFTMILL_ASSIGN_OR_RETURN(auto weights, MakeFetchedWeights(std::move(gpus_[gpu].common), std::move(sources[gpu])));
+      DRAFTMILL_ASSIGN_OR_RETURN(auto weights,
+                                 MakeFetchedWeights(std::move(gpus_[gpu].common), std::move(sources[gpu])));
       loaded.by_device.push_back(std::move(weights));
     }
     return loaded;
@@ -160,7 +166,8 @@ class Loader {
       std::vector<std::vector<ShardedPart>> parts;
       for (Gpu& gpu : gpus_) {
         parts.emplace_back();
-        for (Matrices& matrices : gpu.matrices) parts.back().push_back({std::move(matrices.matrices), std::move(matrices.packed)});
+        for (Matrices& matrices : gpu.matrices)
+          parts.back().push_back({std::move(matrices.matrices), std::move(matrices.packed)});
       }
       return MakePeerSources(request_.devices, std::move(parts));
     }

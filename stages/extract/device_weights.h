@@ -1,14 +1,15 @@
-// A model's weights as a GPU uses them, wherever they live: each layer in the form of its LayerLayout, so that the decoder
-// finds every part at the same offset as on the CPU.
+// A model's weights as a GPU uses them, wherever they live: each layer in the form of its LayerLayout, so that the
+// decoder finds every part at the same offset as on the CPU.
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(LoadedDeviceWeights loaded, LoadDeviceWeights({&model, layers, plan.weights, ...}));
 //   DRAFTMILL_ASSIGN_OR_RETURN(DeviceLayer layer, weights.Acquire(3, stream));
 //   ... queue work on `stream` ...
 //   DRAFTMILL_RETURN_IF_ERROR(weights.Release(3, stream));
 //
-// Embedding, norms and biases are on every GPU; matrices and packed experts are there (resident), or are copied into one of
-// two buffers while the layer before computes: from pinned host memory or from disk (streamed), or from the parts that the
-// GPUs hold together (sharded), each GPU at its own time; layers from disk are read once for all GPUs. The bytes are the same, so is what is computed.
+// Embedding, norms and biases are on every GPU; matrices and packed experts are there (resident), or are copied into
+// one of two buffers while the layer before computes: from pinned host memory or from disk (streamed), or from the
+// parts that the GPUs hold together (sharded), each GPU at its own time; layers from disk are read once for all GPUs.
+// The bytes are the same, so is what is computed.
 //
 // Layers are acquired in ascending order, over and over, one at a time. One object belongs to one GPU and one thread.
 // Errors: kDevice, kOutOfMemory; from disk also those of WeightStore.
@@ -68,11 +69,11 @@ class DeviceWeights {
 
 struct DeviceWeightsRequest {
   const ModelFolder* model = nullptr;
-  std::int64_t layers = 0;          ///< what lies above the last captured layer is not loaded
+  std::int64_t layers = 0;  ///< what lies above the last captured layer is not loaded
   DeviceWeightPolicy policy = DeviceWeightPolicy::kResident;
-  bool from_memory = true;          ///< kStreamed
-  std::vector<int> devices;         ///< as the CUDA runtime numbers them
-  std::int64_t memory_bytes = 0;    ///< what loading may take on the host; 0: no limit
+  bool from_memory = true;        ///< kStreamed
+  std::vector<int> devices;       ///< as the CUDA runtime numbers them
+  std::int64_t memory_bytes = 0;  ///< what loading may take on the host; 0: no limit
 };
 
 struct LoadedDeviceWeights {

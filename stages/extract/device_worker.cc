@@ -16,10 +16,7 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 }  // namespace
 
 DeviceWorker::DeviceWorker(DeviceWorkerOptions options, std::unique_ptr<DeviceDecoder> decoder, Done done)
-    : options_(std::move(options)),
-      decoder_(std::move(decoder)),
-      done_(std::move(done)),
-      thread_([this] { Loop(); }) {}
+    : options_(std::move(options)), decoder_(std::move(decoder)), done_(std::move(done)), thread_([this] { Loop(); }) {}
 
 DeviceWorker::~DeviceWorker() {
   stop_ = true;
@@ -102,8 +99,9 @@ Status DeviceWorker::Reserve(const DeviceRoom& room) {
   while (!under_way_.empty()) FinishOldest();
   in_flight_ = 1;
   ReleaseCachedDeviceMemory();
-  return decoder_->Reserve(room).WithContext(options_.name + " has no room for the planned blocks; end what else runs on it, or lower "
-                                                             "extract.batch_tokens or extract.block_tokens. What is published is safe");
+  return decoder_->Reserve(room).WithContext(options_.name +
+                                             " has no room for the planned blocks; end what else runs on it, or lower "
+                                             "extract.batch_tokens or extract.block_tokens. What is published is safe");
 }
 
 Result<DeviceWorker::UnderWay> DeviceWorker::Pack(const DeviceJob& job) {
@@ -146,7 +144,8 @@ void DeviceWorker::FinishOldest() {
   UnderWay under_way = std::move(under_way_.front());
   under_way_.pop_front();
   for (std::size_t i = 0; i < under_way.places.size(); ++i) {
-    Result<BatchStates> states = failure_.ok() ? Guarded([&] { return Finish(under_way, i); }) : Result<BatchStates>(failure_);
+    Result<BatchStates> states =
+        failure_.ok() ? Guarded([&] { return Finish(under_way, i); }) : Result<BatchStates>(failure_);
     if (!states.ok()) {
       const Status status = DescribeDeviceFault(options_.name, states.status());
       if (status.code() == StatusCode::kDevice) failure_ = status;
@@ -197,10 +196,13 @@ Result<std::vector<std::int64_t>> DeviceWorker::Repeat(UnderWay& under_way, std:
     again.host_states.push_back(is_it ? under_way.block.host_states[i] : nullptr);
   }
   const Status started = decoder_->Start(under_way.slot, again, stop_);
-  Result<std::vector<std::int64_t>> bad = started.ok() ? decoder_->Wait(under_way.slot, at) : Result<std::vector<std::int64_t>>(started);
+  Result<std::vector<std::int64_t>> bad =
+      started.ok() ? decoder_->Wait(under_way.slot, at) : Result<std::vector<std::int64_t>>(started);
   std::size_t next = 0;
   for (std::size_t i = 0; i < under_way.block.batches.size(); ++i) {
-    if (static_cast<std::int64_t>(i) == place || options_.spans_blocks) under_way.block.batches[i] = std::move(again.batches[next++]);
+    if (static_cast<std::int64_t>(i) == place || options_.spans_blocks) {
+      under_way.block.batches[i] = std::move(again.batches[next++]);
+    }
   }
   return bad;
 }
@@ -209,7 +211,8 @@ void DeviceWorker::Quarantine(const std::vector<std::int64_t>& samples, DeviceBa
   for (const std::int64_t sample : samples) {
     const std::int64_t first = batch.cu_seqlens[static_cast<std::size_t>(sample)];
     const std::int64_t tokens = batch.cu_seqlens[static_cast<std::size_t>(sample) + 1] - first;
-    std::fill_n(batch.states.hidden_states.begin() + first * options_.state_width, tokens * options_.state_width, std::uint16_t{0});
+    std::fill_n(batch.states.hidden_states.begin() + first * options_.state_width, tokens * options_.state_width,
+                std::uint16_t{0});
     batch.states.sample_state[static_cast<std::size_t>(sample)] = 1;
   }
 }

@@ -1,11 +1,12 @@
-// One GPU and the thread that drives it: takes blocks in order, keeps two under way where the host has room for their states,
-// hands out their batches in order.
+// One GPU and the thread that drives it: takes blocks in order, keeps two under way where the host has room for their
+// states, hands out their batches in order.
 //
 //   worker.Add(std::move(job));          // never waits
 //   worker hands each wanted batch to `done` on its own thread, failures too; after a failure it only discards
 //
-// A batch with a NaN or an infinity is computed again; samples that still have one are quarantined: zeroed and marked. Where
-// memory runs out, less is kept under way before it is a failure. Add, Stop and the destructor are called from one thread.
+// A batch with a NaN or an infinity is computed again; samples that still have one are quarantined: zeroed and marked.
+// Where memory runs out, less is kept under way before it is a failure. Add, Stop and the destructor are called from
+// one thread.
 #pragma once
 
 #include <atomic>
@@ -29,22 +30,22 @@ namespace draftmill {
 
 /// One block to be computed. What it points to stays until its states or its failure were handed out.
 struct DeviceJob {
-  std::int64_t block = 0;              ///< running number of the block within the call
-  PlanRange range;                     ///< its batches in the plan
-  std::vector<std::int64_t> wanted;    ///< those whose states are handed out
+  std::int64_t block = 0;            ///< running number of the block within the call
+  PlanRange range;                   ///< its batches in the plan
+  std::vector<std::int64_t> wanted;  ///< those whose states are handed out
   const TokenizedChunk* chunk = nullptr;
   const ChunkPlan* plan = nullptr;
-  DeviceRoom room;                     ///< of the largest block of the plan
-  int slabs = 0;                       ///< batches of states that the host has room for, at least one block's and one more
-  int in_flight = kDeviceSlots;        ///< blocks under way for which that is enough
+  DeviceRoom room;               ///< of the largest block of the plan
+  int slabs = 0;                 ///< batches of states that the host has room for, at least one block's and one more
+  int in_flight = kDeviceSlots;  ///< blocks under way for which that is enough
 };
 
 struct DeviceWorkerOptions {
-  int device = 0;                      ///< as the CUDA runtime numbers it
-  std::string name;                    ///< "GPU 0 (NVIDIA H200)", for messages
+  int device = 0;    ///< as the CUDA runtime numbers it
+  std::string name;  ///< "GPU 0 (NVIDIA H200)", for messages
   std::int64_t vocab_rows = 0;
-  std::int64_t state_width = 0;        ///< values of a token: layers times hidden size
-  bool spans_blocks = false;           ///< all batches of a block are computed, wanted or not
+  std::int64_t state_width = 0;  ///< values of a token: layers times hidden size
+  bool spans_blocks = false;     ///< all batches of a block are computed, wanted or not
 };
 
 class DeviceWorker {
@@ -66,8 +67,8 @@ class DeviceWorker {
   struct UnderWay {
     DeviceJob job;
     DeviceBlock block;
-    std::vector<std::int64_t> places;   ///< of the wanted batches in the block
-    std::vector<std::optional<std::vector<std::int64_t>>> bad;   ///< by batch of the block, once it was waited for
+    std::vector<std::int64_t> places;                           ///< of the wanted batches in the block
+    std::vector<std::optional<std::vector<std::int64_t>>> bad;  ///< by batch of the block, once it was waited for
     int slot = 0;
     double started = 0;
   };
@@ -92,11 +93,11 @@ class DeviceWorker {
   const Done done_;
   std::atomic<bool> stop_{false};
   // The thread's own.
-  Status failure_;                     ///< of the device
+  Status failure_;  ///< of the device
   int in_flight_ = kDeviceSlots;
-  DeviceRoom room_;                    ///< of the last block
+  DeviceRoom room_;  ///< of the last block
   std::deque<UnderWay> under_way_;
-  double finished_ = 0;                ///< when the last batch was done
+  double finished_ = 0;  ///< when the last batch was done
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<DeviceJob> jobs_;

@@ -16,14 +16,15 @@ using cuda::DeviceBuffer;
 struct Place {
   DeviceBuffer<Bf16> matrices;
   DeviceBuffer<std::byte> packed;
-  Event arrived;                ///< the layer is here
-  Event used;                   ///< nothing that was queued reads it any more
+  Event arrived;  ///< the layer is here
+  Event used;     ///< nothing that was queued reads it any more
   std::int64_t layer = -1;
 };
 
 class FetchedWeights : public DeviceWeights {
  public:
-  FetchedWeights(CommonWeights common, std::unique_ptr<LayerSource> source) : DeviceWeights(std::move(common)), source_(std::move(source)) {}
+  FetchedWeights(CommonWeights common, std::unique_ptr<LayerSource> source)
+      : DeviceWeights(std::move(common)), source_(std::move(source)) {}
   ~FetchedWeights() override {
     // A copy that is under way must not find its buffers gone.
     if (stream_) cudaStreamSynchronize(stream_.get());
@@ -74,8 +75,8 @@ class FetchedWeights : public DeviceWeights {
   }
 
  private:
-  /// Neighbours have different places; so have the last layer and the first, where their number is even. Where it is odd the
-  /// first one waits for the last.
+  /// Neighbours have different places; so have the last layer and the first, where their number is even. Where it is
+  /// odd the first one waits for the last.
   Place& PlaceOf(std::int64_t index) { return places_[static_cast<std::size_t>(index) % places_.size()]; }
 
   Status Fetch(std::int64_t index) {
@@ -84,7 +85,8 @@ class FetchedWeights : public DeviceWeights {
     place.layer = -1;  // until it is queued as a whole
     // An event that was never recorded holds nobody up.
     DRAFTMILL_RETURN_IF_ERROR(Check(cudaStreamWaitEvent(stream_.get(), place.used.get(), 0), "cudaStreamWaitEvent"));
-    DRAFTMILL_RETURN_IF_ERROR(source_->Queue(index, Layout(index), place.matrices.data(), place.packed.data(), stream_.get()));
+    DRAFTMILL_RETURN_IF_ERROR(
+        source_->Queue(index, Layout(index), place.matrices.data(), place.packed.data(), stream_.get()));
     DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventRecord(place.arrived.get(), stream_.get()), "cudaEventRecord"));
     place.layer = index;
     return OkStatus();

@@ -1,4 +1,5 @@
-// Weights whose layers are brought to a GPU when their turn comes, into one of two buffers, while the layer before computes.
+// Weights whose layers are brought to a GPU when their turn comes, into one of two buffers, while the layer before
+// computes.
 #pragma once
 
 #include <memory>

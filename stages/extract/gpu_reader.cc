@@ -55,7 +55,8 @@ std::string CommandOf(std::int64_t pid) {
   for (const char* file : {"/cmdline", "/comm"}) {
     Result<std::string> text = RealFileSystem().ReadAll(folder + file, std::int64_t{1} << 20);
     if (!text.ok()) continue;
-    std::replace_if(text->begin(), text->end(), [](unsigned char c) { return c < ' '; }, ' ');
+    std::replace_if(
+        text->begin(), text->end(), [](unsigned char c) { return c < ' '; }, ' ');
     while (!text->empty() && text->back() == ' ') text->pop_back();
     if (text->size() > kLongestCommand) *text = text->substr(0, kLongestCommand) + "...";
     if (!text->empty()) return *std::move(text);
@@ -121,8 +122,8 @@ class Nvml : public GpuReader {
     std::vector<GpuProcess> processes;
     for (unsigned int i = 0; i < count; ++i) {
       const bool has_bytes = infos[i].used_memory != ~0ULL;
-      processes.push_back({static_cast<std::int64_t>(infos[i].pid), has_bytes ? static_cast<std::int64_t>(infos[i].used_memory) : -1,
-                           CommandOf(infos[i].pid)});
+      processes.push_back({static_cast<std::int64_t>(infos[i].pid),
+                           has_bytes ? static_cast<std::int64_t>(infos[i].used_memory) : -1, CommandOf(infos[i].pid)});
     }
     return processes;
   }
@@ -134,7 +135,8 @@ class Nvml : public GpuReader {
 }  // namespace
 
 Result<GpuReader*> LoadNvml() {
-  static const Result<std::unique_ptr<Nvml>>& nvml = *std::make_unique<Result<std::unique_ptr<Nvml>>>(Nvml::Load()).release();
+  static const Result<std::unique_ptr<Nvml>>& nvml =
+      *std::make_unique<Result<std::unique_ptr<Nvml>>>(Nvml::Load()).release();
   if (!nvml.ok()) return nvml.status();
   return static_cast<GpuReader*>(nvml->get());
 }

@@ -23,8 +23,8 @@ struct GpuProcess {
 };
 
 struct GpuReading {
-  std::string name;               ///< "NVIDIA H200"
-  int minor = -1;                 ///< of /dev/nvidiaN; -1 where the driver does not say
+  std::string name;  ///< "NVIDIA H200"
+  int minor = -1;    ///< of /dev/nvidiaN; -1 where the driver does not say
   std::int64_t free_bytes = 0;
   std::int64_t total_bytes = 0;
   std::vector<GpuProcess> processes;  ///< this process included

@@ -5,7 +5,8 @@
 
 namespace draftmill {
 
-LayerFeed::LayerFeed(std::shared_ptr<WeightStore<Bf16>> store, std::int64_t layers, int readers, std::chrono::milliseconds grace)
+LayerFeed::LayerFeed(std::shared_ptr<WeightStore<Bf16>> store, std::int64_t layers, int readers,
+                     std::chrono::milliseconds grace)
     : store_(std::move(store)), layers_(layers), grace_(grace), readers_(static_cast<std::size_t>(readers)) {}
 
 Result<LayerView<Bf16>> LayerFeed::Take(int reader, std::int64_t layer) {
@@ -29,14 +30,16 @@ void LayerFeed::Join(int reader, std::unique_lock<std::mutex>& lock) {
 
 void LayerFeed::BeginLap(std::unique_lock<std::mutex>& lock) {
   const auto all_joined = [&] {
-    return begun_ || !failure_.ok() || std::all_of(readers_.begin(), readers_.end(), [](const Reader& each) { return each.on_lap; });
+    return begun_ || !failure_.ok() ||
+           std::all_of(readers_.begin(), readers_.end(), [](const Reader& each) { return each.on_lap; });
   };
   changed_.wait_until(lock, first_joined_ + grace_, all_joined);
   begun_ = true;
 }
 
 bool LayerFeed::AllDoneWith(std::int64_t layer) const {
-  return std::all_of(readers_.begin(), readers_.end(), [layer](const Reader& each) { return !each.on_lap || each.done >= layer; });
+  return std::all_of(readers_.begin(), readers_.end(),
+                     [layer](const Reader& each) { return !each.on_lap || each.done >= layer; });
 }
 
 /// Goes on to a layer; the disk is waited for under the lock, since nobody has anything else to do.

@@ -5,9 +5,9 @@
 //   feed.Done(gpu);                                                           // the copy has arrived
 //
 // A lap goes from layer 0 to the last one. A reader joins with layer 0; a lap begins once all readers have joined, or a
-// moment after the first, and whoever comes later waits for the next. Layer l + 1 is handed out when all on the lap are done
-// with l, so GPUs that compute blocks of one size stay together by themselves. Leave takes a reader off its lap: after a
-// failure, or when it goes away. Safe from any thread; one reader is one thread at a time.
+// moment after the first, and whoever comes later waits for the next. Layer l + 1 is handed out when all on the lap are
+// done with l, so GPUs that compute blocks of one size stay together by themselves. Leave takes a reader off its lap:
+// after a failure, or when it goes away. Safe from any thread; one reader is one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ class LayerFeed {
  private:
   struct Reader {
     bool on_lap = false;
-    std::int64_t done = -1;    ///< last layer that it is done with
+    std::int64_t done = -1;  ///< last layer that it is done with
   };
 
   Reader& At(int reader) { return readers_[static_cast<std::size_t>(reader)]; }
@@ -54,9 +54,9 @@ class LayerFeed {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Reader> readers_;
-  bool begun_ = false;           ///< nobody joins this lap any more
+  bool begun_ = false;  ///< nobody joins this lap any more
   std::chrono::steady_clock::time_point first_joined_;
-  std::int64_t current_ = -1;    ///< the layer that is handed out; -1: none is held
+  std::int64_t current_ = -1;  ///< the layer that is handed out; -1: none is held
   LayerView<Bf16> view_;
   Status failure_;
 };

@@ -27,21 +27,23 @@ std::pair<std::int64_t, std::int64_t> Range(std::int64_t total, std::int64_t par
 /// The parts, for all sources of a model.
 struct ShardedLayers {
   std::vector<int> devices;
-  std::vector<std::vector<ShardedPart>> parts;   ///< [GPU][layer]
+  std::vector<std::vector<ShardedPart>> parts;  ///< [GPU][layer]
 };
 
 class PeerSource : public LayerSource {
  public:
   PeerSource(std::shared_ptr<const ShardedLayers> layers, std::size_t self) : layers_(std::move(layers)), self_(self) {}
 
-  Status Queue(std::int64_t layer, const LayerLayout& layout, Bf16* matrices, std::byte* packed, cudaStream_t stream) override {
+  Status Queue(std::int64_t layer, const LayerLayout& layout, Bf16* matrices, std::byte* packed,
+               cudaStream_t stream) override {
     const auto parts = static_cast<std::int64_t>(layers_->devices.size());
     for (std::int64_t i = 0; i < parts; ++i) {
       // Each begins with its own part and goes round, so that no two read from the same GPU at once.
       const auto gpu = static_cast<std::size_t>((static_cast<std::int64_t>(self_) + i) % parts);
       const ShardedPart& part = layers_->parts[gpu][static_cast<std::size_t>(layer)];
       const LayerPart range = PartOf(layout, static_cast<std::int64_t>(gpu), parts);
-      DRAFTMILL_RETURN_IF_ERROR(Copy(gpu, matrices + range.first_matrix, part.matrices.data(), range.matrices_count * 2, stream));
+      DRAFTMILL_RETURN_IF_ERROR(
+          Copy(gpu, matrices + range.first_matrix, part.matrices.data(), range.matrices_count * 2, stream));
       if (range.packed_bytes == 0) continue;
       DRAFTMILL_RETURN_IF_ERROR(Copy(gpu, packed + range.first_packed, part.packed.data(), range.packed_bytes, stream));
     }
@@ -52,8 +54,11 @@ class PeerSource : public LayerSource {
   Status Copy(std::size_t gpu, void* to, const void* from, std::int64_t bytes, cudaStream_t stream) const {
     if (bytes == 0) return OkStatus();
     const auto count = static_cast<std::size_t>(bytes);
-    if (gpu == self_) return Check(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream), "copy of a layer's part");
-    return Check(cudaMemcpyPeerAsync(to, layers_->devices[self_], from, layers_->devices[gpu], count, stream), "copy between GPUs");
+    if (gpu == self_) {
+      return Check(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream), "copy of a layer's part");
+    }
+    return Check(cudaMemcpyPeerAsync(to, layers_->devices[self_], from, layers_->devices[gpu], count, stream),
+                 "copy between GPUs");
   }
 
   const std::shared_ptr<const ShardedLayers> layers_;
@@ -71,7 +76,9 @@ Status ConnectPeers(const std::vector<int>& devices) {
       if (possible == 0) continue;
       const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
       if (error != cudaSuccess) cudaGetLastError();  // no error of what is queued later
-      if (error != cudaErrorPeerAccessAlreadyEnabled) DRAFTMILL_RETURN_IF_ERROR(Check(error, "cudaDeviceEnablePeerAccess"));
+      if (error != cudaErrorPeerAccessAlreadyEnabled) {
+        DRAFTMILL_RETURN_IF_ERROR(Check(error, "cudaDeviceEnablePeerAccess"));
+      }
     }
   }
   return OkStatus();
@@ -89,7 +96,8 @@ class PinnedRange {
     const cudaError_t error = cudaHostRegister(start, static_cast<std::size_t>(bytes), cudaHostRegisterPortable);
     if (error != cudaSuccess) {
       cudaGetLastError();
-      return OutOfMemory("pinning " + std::to_string(bytes) + " bytes of host memory for streamed weights: " + cudaGetErrorString(error) +
+      return OutOfMemory("pinning " + std::to_string(bytes) +
+                         " bytes of host memory for streamed weights: " + cudaGetErrorString(error) +
                          "; lower limits.memory, so that they are streamed from disk. What is published is safe");
     }
     range.memory_.reset(start);
@@ -106,7 +114,8 @@ class PinnedRange {
 Status CopyLayer(const LayerView<Bf16>& view, Bf16* matrices, std::byte* packed, cudaStream_t stream) {
   const auto copy = [stream](void* to, const void* from, std::int64_t bytes) {
     if (bytes == 0) return OkStatus();
-    return Check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream), "copy of a layer");
+    return Check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream),
+                 "copy of a layer");
   };
   DRAFTMILL_RETURN_IF_ERROR(copy(matrices, view.matrices, view.layout->matrices_total * 2));
   return copy(packed, view.packed, view.layout->packed.bytes);
@@ -123,7 +132,8 @@ class HostSource : public LayerSource {
  public:
   explicit HostSource(std::shared_ptr<const HostLayers> layers) : layers_(std::move(layers)) {}
 
-  Status Queue(std::int64_t layer, const LayerLayout& /*layout*/, Bf16* matrices, std::byte* packed, cudaStream_t stream) override {
+  Status Queue(std::int64_t layer, const LayerLayout& /*layout*/, Bf16* matrices, std::byte* packed,
+               cudaStream_t stream) override {
     return CopyLayer(layers_->views[static_cast<std::size_t>(layer)], matrices, packed, stream);
   }
 
@@ -135,7 +145,8 @@ class HostSource : public LayerSource {
 
 /// What the sources of a model share.
 struct DiskLayers {
-  DiskLayers(std::shared_ptr<WeightStore<Bf16>> store, std::int64_t layers, int readers) : feed(std::move(store), layers, readers) {}
+  DiskLayers(std::shared_ptr<WeightStore<Bf16>> store, std::int64_t layers, int readers)
+      : feed(std::move(store), layers, readers) {}
 
   /// The store's places are the same all along. Where one cannot be pinned, copies from it are slower, no more.
   void Pin(const void* memory, std::int64_t bytes) {
@@ -155,7 +166,8 @@ class DiskSource : public LayerSource {
   DiskSource(std::shared_ptr<DiskLayers> layers, int reader) : layers_(std::move(layers)), reader_(reader) {}
   ~DiskSource() override { static_cast<void>(EndPass()); }
 
-  Status Queue(std::int64_t layer, const LayerLayout& /*layout*/, Bf16* matrices, std::byte* packed, cudaStream_t stream) override {
+  Status Queue(std::int64_t layer, const LayerLayout& /*layout*/, Bf16* matrices, std::byte* packed,
+               cudaStream_t stream) override {
     if (!arrived_) {
       DRAFTMILL_ASSIGN_OR_RETURN(arrived_, MakeEvent());
     }
@@ -201,7 +213,8 @@ LayerPart PartOf(const LayerLayout& layout, std::int64_t part, std::int64_t part
   return range;
 }
 
-Result<std::vector<std::unique_ptr<LayerSource>>> MakePeerSources(const std::vector<int>& devices, std::vector<std::vector<ShardedPart>> parts) {
+Result<std::vector<std::unique_ptr<LayerSource>>> MakePeerSources(const std::vector<int>& devices,
+                                                                  std::vector<std::vector<ShardedPart>> parts) {
   DRAFTMILL_RETURN_IF_ERROR(ConnectPeers(devices));
   const auto layers = std::make_shared<const ShardedLayers>(ShardedLayers{devices, std::move(parts)});
   std::vector<std::unique_ptr<LayerSource>> sources;
@@ -209,7 +222,8 @@ Result<std::vector<std::unique_ptr<LayerSource>>> MakePeerSources(const std::vec
   return sources;
 }
 
-Result<std::vector<std::unique_ptr<LayerSource>>> MakeHostSources(std::int64_t layers, const std::shared_ptr<WeightStore<Bf16>>& store,
+Result<std::vector<std::unique_ptr<LayerSource>>> MakeHostSources(std::int64_t layers,
+                                                                  const std::shared_ptr<WeightStore<Bf16>>& store,
                                                                   std::size_t count) {
   auto host = std::make_shared<HostLayers>();
   host->store = store;
@@ -226,7 +240,8 @@ Result<std::vector<std::unique_ptr<LayerSource>>> MakeHostSources(std::int64_t l
   return sources;
 }
 
-std::vector<std::unique_ptr<LayerSource>> MakeDiskSources(std::int64_t layers, std::shared_ptr<WeightStore<Bf16>> store, std::size_t count) {
+std::vector<std::unique_ptr<LayerSource>> MakeDiskSources(std::int64_t layers, std::shared_ptr<WeightStore<Bf16>> store,
+                                                          std::size_t count) {
   const auto shared = std::make_shared<DiskLayers>(std::move(store), layers, static_cast<int>(count));
   std::vector<std::unique_ptr<LayerSource>> sources;
   for (std::size_t i = 0; i < count; ++i) sources.push_back(std::make_unique<DiskSource>(shared, static_cast<int>(i)));

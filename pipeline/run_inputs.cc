@@ -189,7 +189,8 @@ Status CheckModelFolder(FileSystem& files, const std::string& folder) {
 MemoryShares ShareMemory(std::int64_t memory_bytes) {
   MemoryShares shares;
   shares.ingest_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 256 * kMiB);
-  shares.chunk_credit_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 512 * kMiB);
+  // A token's row and ids are a hundredth of its states: of little memory, the engine needs this more.
+  shares.chunk_credit_bytes = std::clamp(memory_bytes / 16, 16 * kMiB, 512 * kMiB);
   shares.states_queue_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 1024 * kMiB);
   shares.engine_bytes = memory_bytes - shares.chunk_credit_bytes - shares.states_queue_bytes;
   return shares;

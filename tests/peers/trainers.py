@@ -3,6 +3,10 @@
 `write` makes a folder as the project documents it, with its own libraries; `collate` goes through the project's own dataset and
 collate function; `loss` is one forward step of its own model with fixed random weights. What does not run on a CPU is replaced by
 the formula that stands beside it: SpecForge's fused loss by its `_compute_loss`.
+
+`counted` is the number of predictions that the last loss was summed over, where that depends on the states: SpecForge leaves out each
+position whose best token is not in the draft vocabulary, and two bfloat16 runs differ in some best tokens. Its loss is therefore taken
+per counted prediction, and the counts are compared for themselves.
 """
 
 import copy
@@ -10,13 +14,15 @@ import json
 
 import torch
 
-MAX_LENGTH = 512
+# Longer than the longest sample that the tests take, so that nothing is cut; padding costs time.
+MAX_LENGTH = 256
 
 
 class Speculators:
     """speculators 0.9.0: hidden states before the norm, ids and mask shifted by its collate function."""
 
     form = "speculators"
+    counted = None
     final = "final_pre"
 
     def __init__(self, model_folder):
@@ -47,8 +53,10 @@ class Speculators:
         from speculators.train.data import ArrowDataset, CollateFn
 
         rows = ArrowDataset(max_len=MAX_LENGTH, datapath=str(folder), on_missing="raise")
-        hidden_size = rows[0]["verifier_last_hidden_states"].shape[-1]
-        batch = CollateFn(count * MAX_LENGTH, hidden_size, 3, torch.bfloat16, shift_batch)([rows[i] for i in range(count)])
+        samples = [rows[i] for i in range(count)]
+        hidden_size = samples[0]["verifier_last_hidden_states"].shape[-1]
+        packed = -(-sum(len(sample["input_ids"]) for sample in samples) // 64) * 64
+        batch = CollateFn(packed, hidden_size, 3, torch.bfloat16, shift_batch)(samples)
         return {name: value for name, value in batch.items() if torch.is_tensor(value)}
 
     states = ("hidden_states", "verifier_last_hidden_states")
@@ -78,6 +86,7 @@ class SpecForge:
     """SpecForge 0.2.0: hidden states after the norm; its head shifts ids and targets, not the mask."""
 
     form = "specforge"
+    counted = 0
     final = "final_post"
     states = ("hidden_state", "target")
 
@@ -119,7 +128,9 @@ class SpecForge:
         class Formula:
             @staticmethod
             def apply(logits, target, mask):
-                return -(mask * (target * torch.log_softmax(logits.float(), 2))).sum(2).mean()
+                counted = int(mask.sum())
+                self.counted += counted
+                return -(mask * (target * torch.log_softmax(logits.float(), 2))).sum() / counted
 
         eagle3.LogSoftmaxLoss = Formula
         self._link_with_index()
@@ -151,6 +162,7 @@ class SpecForge:
     def loss(self, batch, vocab):
         if self.model is None:
             self._make_model(vocab)
+        self.counted = 0
         ids, target, mask = self.head.preprocess(batch["input_ids"], batch["target"], batch["loss_mask"])
         with torch.no_grad():
             outputs = self.model(
@@ -164,6 +176,7 @@ class ModelOpt:
     """NVIDIA Model-Optimizer 0.47: hidden states after the norm unless the file says otherwise; it rolls the embeddings."""
 
     form = "modelopt"
+    counted = None
     final = "final_post"
     states = ("base_model_hidden_states", "aux_hidden_states")
 

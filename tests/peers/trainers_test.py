@@ -9,11 +9,13 @@ import pytest
 import torch
 from conftest import MODEL, SAMPLES, WORK
 from features import FAULTS
-from trainers import ModelOpt, SpecForge, Speculators
+from trainers import MAX_LENGTH, ModelOpt, SpecForge, Speculators
 
 LOSS_TOLERANCE = 1e-3
 # Two bfloat16 runs of one model differ by their order of summing; per token, over the hidden extent.
 MEDIAN_ERROR, WORST_ERROR = 0.02, 0.25
+# Of the predictions, those that one bfloat16 run counts and another does not (trainers.py).
+COUNT_TOLERANCE = 5e-3
 
 
 @pytest.fixture(scope="module", params=["speculators", "specforge", "modelopt"])
@@ -30,11 +32,12 @@ def vocab():
 
 @pytest.fixture(scope="module")
 def expected(trainer, reference, vocab, tmp_path_factory):
-    """What the trainer makes of features by transformers: (batch, loss)."""
+    """What the trainer makes of features by transformers: (batch, loss, counted)."""
     folder = tmp_path_factory.mktemp("reference") / trainer.form
     trainer.write(folder, _in_file_order(trainer, reference))
     batch = trainer.collate(folder, SAMPLES)
-    return batch, trainer.loss(batch, vocab)
+    loss = trainer.loss(batch, vocab)
+    return batch, loss, trainer.counted
 
 
 def _in_file_order(trainer, samples):
@@ -50,8 +53,8 @@ def relative_errors(ours, theirs):
 
 
 def differences(trainer, batch, loss, expected):
-    """Everything in which a batch and its loss are not what is expected."""
-    theirs, their_loss = expected
+    """Everything in which a batch and its loss, the trainer's last one, are not what is expected."""
+    theirs, their_loss, their_counted = expected
     found = []
     for name, value in theirs.items():
         if name not in trainer.states:
@@ -65,14 +68,18 @@ def differences(trainer, batch, loss, expected):
                 found.append(f"{name}[{part}]: median {errors.median():.4f}, worst {errors.max():.4f}")
     if abs(loss - their_loss) > LOSS_TOLERANCE * abs(their_loss):
         found.append(f"loss {loss:.5f} for {their_loss:.5f}")
+    if their_counted is not None and abs(trainer.counted - their_counted) > COUNT_TOLERANCE * their_counted:
+        found.append(f"{trainer.counted} predictions counted for {their_counted}")
     return found
 
 
-def test_the_export_is_what_transformers_gives(trainer, export, expected, vocab):
+def test_the_export_is_what_transformers_gives(trainer, export, expected, reference, vocab):
+    assert max(len(sample.ids) for sample in reference) <= MAX_LENGTH
     batch = trainer.collate(export(trainer.form), SAMPLES)
     assert set(batch) == set(expected[0])
     loss = trainer.loss(batch, vocab)
-    print(f"{trainer.form}: loss {loss:.5f} from the export, {expected[1]:.5f} from transformers")
+    print(f"{trainer.form}: loss {loss:.5f} from the export, {expected[1]:.5f} from transformers; "
+          f"predictions counted {trainer.counted}, {expected[2]}")
     assert differences(trainer, batch, loss, expected) == []
 
 

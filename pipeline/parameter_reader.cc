@@ -86,6 +86,12 @@ bool LooksLikeText(const Node& node) {
   return node.quoted || (!AsNumber(node.text) && !AsInteger(node.text) && !AsBool(node.text));
 }
 
+std::string HintForInteger(const std::string& text, bool plain) {
+  if (!plain) return AsInteger(text) ? "write it without quotes" : "";
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number && !AsInteger(text) ? "the largest integer is 9223372036854775807" : "";
+}
+
 std::string HintForBool(std::string_view text) {
   static constexpr std::string_view kTrue[] = {"yes", "on", "y", "1", "Yes", "On", "YES", "ON"};
   static constexpr std::string_view kFalse[] = {"no", "off", "n", "0", "No", "Off", "NO", "OFF"};
@@ -253,7 +259,7 @@ std::optional<json::Value> ParameterReader::ReadScalar(const ParameterSpec& spec
     case ParameterType::kInteger:
       if (const auto value = AsInteger(node.text); plain && value && InRange(spec, static_cast<double>(*value)))
         return json::Value(*value);
-      return Refuse(spec, node, full_name, !plain && AsInteger(node.text) ? "write it without quotes" : "");
+      return Refuse(spec, node, full_name, HintForInteger(node.text, plain));
     case ParameterType::kNumber:
       if (const auto value = AsNumber(node.text); plain && value && InRange(spec, *value)) return json::Value(*value);
       return Refuse(spec, node, full_name, !plain && AsNumber(node.text) ? "write it without quotes" : "");
@@ -261,8 +267,12 @@ std::optional<json::Value> ParameterReader::ReadScalar(const ParameterSpec& spec
       if (const auto value = AsBool(node.text); plain && value) return json::Value(*value);
       return Refuse(spec, node, full_name, HintForBool(node.text));
     case ParameterType::kText:
-      if (LooksLikeText(node)) return json::Value(node.text);
-      return Refuse(spec, node, full_name, "write it in quotes if it is meant as text");
+      if (!LooksLikeText(node)) return Refuse(spec, node, full_name, "write it in quotes if it is meant as text");
+      if (const Status usable = spec.check ? spec.check(node.text) : OkStatus(); !usable.ok()) {
+        AddProblem(node.place, "`" + full_name + "`: " + usable.message());
+        return std::nullopt;
+      }
+      return json::Value(node.text);
     case ParameterType::kPath:
       if (!node.text.empty()) return json::Value(ResolvePath(base_folder_, node.text));
       return Refuse(spec, node, full_name);

@@ -497,6 +497,10 @@ Status PipelineRun::CheckThatSamplesExist() {
   std::int64_t samples = 0;
   for (const ChunkRecord& chunk : chunks_) samples += chunk.samples;
   if (samples > 0) return OkStatus();
+  if (chunks_.empty()) {
+    return InvalidInput("no row came out of the sources: they hold none that is good, or `take` lets none through. "
+                        "`draftmill status TARGET` counts what was read, refused and not taken");
+  }
   return InvalidInput("no row gave a sample. `draftmill quarantine TARGET list` shows each with its reason; mend the "
                       "sources and run again");
 }

@@ -174,7 +174,7 @@ TEST_F(RunTest, ARowThatAllSourcesLackIsNoSample) {
   Write(folder_ / "pipeline.yaml", text.replace(text.find("min_free_disk: 0"), 16, "min_free_disk: 0, max_bad_fraction: 1"));
   const RunReport report = Run();
   EXPECT_EQ(report.exit_status, 1);
-  EXPECT_NE(report.summary.find("no row gave a sample"), std::string::npos) << report.summary;
+  EXPECT_NE(report.summary.find("no row came out of the sources"), std::string::npos) << report.summary;
 }
 
 TEST_F(RunTest, DoesNotDependOnTheCurrentFolder) {

@@ -41,6 +41,8 @@ struct ParameterSpec {
   /// Words accepted instead of a value of the type, e.g. "auto", "model", "none"; kept as a json string.
   std::vector<std::string> words = {};
   std::vector<std::string> choices = {};  ///< for kChoice
+  /// For kText: refuses a text that the stage could not use, so that `config check` finds it with its place.
+  Status (*check)(std::string_view text) = nullptr;
   std::optional<double> minimum = {};     ///< inclusive, in the unit that ParameterValues holds
   std::optional<double> maximum = {};     ///< inclusive
   /// For kMapping: the keys that may stand in it, each with a default or required. Empty: any mapping.

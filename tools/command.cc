@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
@@ -18,9 +19,31 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options) {
   command.add_flag("--json", options.json, "Print JSON");
 }
 
+namespace {
+
+/// The first failure of standard output. Commands print from one thread.
+Status& FirstOutputFailure() {
+  static Status failure = OkStatus();
+  return failure;
+}
+
+void NoteOutputFailure() {
+  if (FirstOutputFailure().ok()) FirstOutputFailure() = ErrnoStatus(errno, "writing to standard output");
+}
+
+}  // namespace
+
 void PrintData(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) return NoteOutputFailure();
+  if ((text.empty() || text.back() != '\n') && std::fputc('\n', stdout) == EOF) NoteOutputFailure();
+}
+
+const Status& OutputStatus() { return FirstOutputFailure(); }
+
+const Status& FlushOutput() {
+  errno = EIO;  // for an earlier failure, whose own is gone
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) NoteOutputFailure();
+  return FirstOutputFailure();
 }
 
 void PrintJson(const json::Value& value) { PrintData(json::Write(value, json::Style::kPretty)); }
@@ -41,16 +64,14 @@ int ReportFailure(const Status& status) {
   return ExitStatusOf(status);
 }
 
+bool IsAboutTheModel(const Status& status) {
+  return status.code() == StatusCode::kInvalidInput || status.code() == StatusCode::kNotFound ||
+         status.code() == StatusCode::kUnsupported;
+}
+
 int ReportModelFailure(const Status& status) {
   const int exit_status = ReportFailure(status);
-  switch (status.code()) {
-    case StatusCode::kInvalidInput:
-    case StatusCode::kNotFound:
-    case StatusCode::kUnsupported:
-      return kExitNotStarted;
-    default:
-      return exit_status;
-  }
+  return IsAboutTheModel(status) ? kExitNotStarted : exit_status;
 }
 
 std::vector<std::string> StageNames() {

@@ -38,15 +38,24 @@ struct TargetOptions {
 /// Adds TARGET, --work and --json to a command. `options` must outlive the parsing.
 void AddTargetOptions(CLI::App& command, TargetOptions& options);
 
-/// Writes to standard output, with a line break at the end if there is none.
+/// Writes to standard output, with a line break at the end if there is none. A failure is kept for OutputStatus.
 void PrintData(std::string_view text);
+
+/// The first failure of PrintData so far: what comes in pieces stops there.
+const Status& OutputStatus();
+
+/// Hands everything printed to the system: only then a full disk shows. The first failure of all output. `main` calls it
+/// after every command, so that a command whose words got lost does not end with 0.
+const Status& FlushOutput();
 /// Writes JSON to standard output, indented.
 void PrintJson(const json::Value& value);
 /// Prints the facts for people or as JSON, or reports the failure; returns the exit status.
 int PrintFacts(const Result<json::Value>& facts, bool as_json);
 /// "draftmill: <message>" to standard error; returns the exit status of the failure.
 int ReportFailure(const Status& status);
-/// The same for commands on a model folder: what is wrong with model or input was found before anything was started.
+/// Whether a failure says something of the model or the input, not of this machine or program.
+bool IsAboutTheModel(const Status& status);
+/// As ReportFailure, for commands on a model folder: what is wrong with model or input was found before anything was started.
 int ReportModelFailure(const Status& status);
 
 /// What runs of this program work with. `draftmill` has tools/engine.cc; tests link another.

@@ -33,7 +33,8 @@ int DoctorModelFolder(const DoctorOptions& options) {
   for (const json::Member& member : facts->as_object()) report.push_back(member);
   if (options.config_only) return PrintFacts(json::Value(std::move(report)), options.json);
   const Result<ModelExamination> examination = DoctorModel(options.extract, options.reference);
-  if (!examination.ok()) return ReportModelFailure(examination.status());
+  if (!examination.ok() && IsAboutTheModel(examination.status())) return Refuse(examination.status(), options.json);
+  if (!examination.ok()) return ReportFailure(examination.status());
   report.emplace_back("examination", examination->facts);
   PrintFacts(json::Value(std::move(report)), options.json);
   return examination->sound ? kExitComplete : kExitFailed;

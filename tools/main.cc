@@ -60,9 +60,11 @@ int Main(int argc, char** argv) {
       return kExitNotStarted;
     }
     // Help and version are "errors" of status 0; a wrong command line has started nothing.
-    return app.exit(error) == 0 ? kExitComplete : kExitNotStarted;
+    outcome.exit_status = app.exit(error) == 0 ? kExitComplete : kExitNotStarted;
   }
-  return outcome.exit_status;
+  const bool has_failed = outcome.exit_status != kExitComplete && outcome.exit_status != kExitQuarantined;
+  if (has_failed || FlushOutput().ok()) return outcome.exit_status;
+  return ReportFailure(OutputStatus());
 }
 
 }  // namespace

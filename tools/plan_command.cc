@@ -12,7 +12,10 @@ namespace {
 int Plan(const TargetOptions& options) {
   const auto config = LoadTarget(RealFileSystem(), options.target, options.overrides());
   if (!config.ok()) return ReportFailure(config.status());
-  return PrintFacts(PlanRun(*config), options.json);
+  const Result<json::Value> plan = PlanRun(*config);
+  if (plan.ok()) return PrintFacts(plan, options.json);
+  ReportFailure(plan.status());
+  return ExitStatusBeforeStart(plan.status());
 }
 
 }  // namespace

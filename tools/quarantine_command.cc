@@ -34,7 +34,7 @@ int Quarantine(const QuarantineOptions& options) {
         ExportQuarantine(RealFileSystem(), *work_folder, options.query, [&](const json::Value& failure) {
           const std::optional<std::string> line = options.rows ? RowOfFailure(failure) : json::Write(failure);
           if (line) PrintData(*line);
-          return OkStatus();
+          return OutputStatus();
         });
     return exported.ok() ? kExitComplete : ReportFailure(exported);
   }

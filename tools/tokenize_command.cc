@@ -1,8 +1,6 @@
 // draftmill tokenize (--model DIR | --tokenizer FILE) [--template FILE] [--set NAME=JSON]... [--param NAME=VALUE]...
 // FILE
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -19,12 +17,6 @@ struct TokenizeCommandOptions {
   std::string file;
 };
 
-Status PrintLine(const json::Value& value) {
-  const std::string line = json::Write(value) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), stdout) == line.size()) return OkStatus();
-  return ErrnoStatus(errno, "writing to standard output");
-}
-
 int Tokenize(const TokenizeCommandOptions& options) {
   const auto refuse = [](const Status& status) {
     ReportFailure(status);
@@ -37,10 +29,10 @@ int Tokenize(const TokenizeCommandOptions& options) {
   bool has_printed = false;
   const auto counts = TokenizeRows(RealFileSystem(), **stage, options.file, [&](const json::Value& line) {
     has_printed = true;
-    return PrintLine(line);
+    PrintData(json::Write(line));
+    return OutputStatus();
   });
   if (!counts.ok()) return has_printed ? ReportFailure(counts.status()) : refuse(counts.status());
-  if (std::fflush(stdout) != 0) return ReportFailure(ErrnoStatus(errno, "writing to standard output"));
   return counts->refused == 0 ? kExitComplete : kExitQuarantined;
 }
 

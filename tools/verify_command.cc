@@ -73,7 +73,9 @@ int Verify(const CheckOptions& options) {
   // A run that goes on replaces files while they are looked at.
   std::optional<Result<RunLock>> lock;
   if (RealFileSystem().Exists(StateDatabasePath(*work_folder))) lock.emplace(RunLock::Acquire(*work_folder, RealClock()));
-  if (lock && !lock->ok()) return ReportFailure(lock->status());
+  // Where nothing can be written, on a read-only disk say, no run goes on either: looking needs no lock there.
+  const bool must_hold = options.repair || (lock && lock->status().code() == StatusCode::kConflict);
+  if (lock && !lock->ok() && must_hold) return ReportFailure(lock->status());
   const auto report = Check(options, *work_folder);
   if (!report.ok()) return ReportFailure(report.status());
   if (options.repair && !report->ok()) {

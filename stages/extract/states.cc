@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -163,6 +165,17 @@ Status Fill(Extractor& extractor, const TokenizedChunk& chunk, const ChunkPlan& 
   return OkStatus();
 }
 
+/// Refuses a place that the result could not take, or that holds the rows.
+Status CheckOutputPath(const StatesRequest& request) {
+  const Result<FileInfo> output = RealFileSystem().Stat(request.output_path);
+  if (output.status().code() == StatusCode::kNotFound) return OkStatus();
+  DRAFTMILL_RETURN_IF_ERROR(output.status());
+  if (output->is_folder) return InvalidConfig(request.output_path + " is a folder; name the file to write");
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(request.input_path, request.output_path, ignored)) return OkStatus();
+  return InvalidConfig("the states would replace their own rows, " + request.input_path + "; name another file to write");
+}
+
 }  // namespace
 
 Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor,
@@ -189,6 +202,7 @@ Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extr
 }
 
 Result<StatesReport> ComputeStates(const StatesRequest& request, const std::function<bool()>& should_stop) {
+  DRAFTMILL_RETURN_IF_ERROR(CheckOutputPath(request));
   // Rows that are wrong are found before the weights are read.
   DRAFTMILL_RETURN_IF_ERROR(ReadRows(request.input_path).status());
   const std::int64_t start = RealClock().MonotonicNs();

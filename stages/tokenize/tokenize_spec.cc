@@ -1,5 +1,6 @@
 // The declaration of the tokenize stage: what pipeline.yaml may say under `tokenize:`.
 #include "stages/stage_spec.h"
+#include "stages/template/strftime.h"
 #include "stages/tokenize/tokenize_options.h"
 
 namespace draftmill {
@@ -21,6 +22,15 @@ ParameterSpec Plain(std::string name, ParameterType type, std::string doc, std::
   spec.type = type;
   spec.doc = std::move(doc);
   spec.default_yaml = std::move(fallback);
+  return spec;
+}
+
+ParameterSpec TemplateNow() {
+  ParameterSpec spec = Plain("template_now", ParameterType::kText,
+                             "The moment that strftime_now shows, as 2025-03-09 or 2025-03-09T07:05:03. It is fixed, so that the "
+                             "same input gives the same bytes.",
+                             "2025-01-01T00:00:00");
+  spec.check = [](std::string_view text) { return jinja::ParseDateTime(text).status(); };
   return spec;
 }
 
@@ -64,11 +74,7 @@ std::vector<ParameterSpec> Parameters() {
             "tokens come from tokenizer_config.json unless they are set here; `tools` and `documents` stand for rows "
             "that have none; `add_generation_prompt: true` ends every sample with an unsupervised prompt.",
             "{}"),
-      Plain("template_now", ParameterType::kText,
-            "The moment that strftime_now shows, as 2025-03-09 or 2025-03-09T07:05:03. It is fixed, so that the same "
-            "input "
-            "gives the same bytes.",
-            "2025-01-01T00:00:00"),
+      TemplateNow(),
       MaxLength(),
       Choice("too_long",
              "What becomes of a sample longer than max_length: `truncate` cuts it after a whole character, `drop` and "

@@ -1,11 +1,12 @@
 """Arguments, exit statuses, and which stream says what."""
 
 import json
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from draftmill_command import draftmill
+from draftmill_command import BINARY, draftmill
 
 
 class CommandLineTest(unittest.TestCase):
@@ -56,6 +57,30 @@ class CommandLineTest(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("state.db", result.stderr)
             self.assertEqual(database.read_bytes(), before)
+
+    def test_words_that_get_lost_are_a_failure(self):
+        for arguments in (["version"], ["--help"], ["config", "reference"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([str(BINARY), *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(result.returncode, 75, arguments)
+            self.assertIn("writing to standard output", result.stderr)
+
+    def test_what_a_run_would_refuse_a_plan_refuses_with_the_same_status(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipeline = Path(folder, "pipeline.yaml")
+            pipeline.write_text("work: w\nmodel: {path: nowhere}\ningest: {sources: [{path: 'no*.jsonl'}]}\n", encoding="utf-8")
+            for command in ("plan", "run"):
+                self.assertEqual(draftmill(command, pipeline).returncode, 2, command)
+
+    def test_states_are_not_written_over_their_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = Path(folder, "rows.jsonl")
+            rows.write_text('{"input_ids": [1, 2]}\n', encoding="utf-8")
+            for output in (rows, folder):
+                result = draftmill("states", "--model", folder, "--input", rows, "--output", output)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn("name", result.stderr)
+            self.assertEqual(rows.read_text(encoding="utf-8"), '{"input_ids": [1, 2]}\n')
 
     def test_stopping_what_does_not_run(self):
         with tempfile.TemporaryDirectory() as folder:

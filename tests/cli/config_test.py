@@ -45,6 +45,17 @@ class ConfigTest(unittest.TestCase):
         facts = json.loads(draftmill("config", "check", path, "--json").stdout)
         self.assertFalse(facts["valid"])
 
+    def test_texts_that_a_stage_could_not_use_have_their_place(self):
+        for wrong, message in ((("tokenize", "template_now", "2025-13-45"), "is no moment"),
+                               (("extract", "batch_tokens", "99999999999999999999"), "the largest integer is")):
+            section, name, value = wrong
+            with tempfile.TemporaryDirectory() as folder:
+                pipeline = Path(folder, "pipeline.yaml")
+                pipeline.write_text(f"work: w\nmodel: {{path: m}}\ningest: {{sources: [{{path: a}}]}}\n{section}:\n  {name}: {value}\n", encoding="utf-8")
+                result = draftmill("config", "check", pipeline)
+                self.assertEqual(result.returncode, 2)
+                self.assertRegex(result.stderr, f"pipeline.yaml:5:.*{section}.{name}.*{message}")
+
     def test_show_prints_a_configuration_of_the_same_values(self):
         path = self.pipeline(SMALLEST + "limits: {memory: 3GiB}\n")
         shown = draftmill("config", "show", path)

@@ -23,6 +23,9 @@ from tokenizer_oracle import HuggingFaceOracle, KimiOracle, NAMES, json_values, 
 
 KINDS = ["english", "code", "chinese", "mixed"]
 PASSES = 5
+# One mebibyte each, on one line: what should cost at most five times a byte of prose.
+ADVERSARIAL = {"one letter": "a", "spaces": " ", "digits": "7", "emoji": "\U0001f600", "marks": "\u0301",
+               "letters": "qwertyuiopzxcvbnmlkjhgfdsa", "han": "中文字"}
 
 
 def make_texts(data):
@@ -81,6 +84,8 @@ def our_rates(program, texts, folder):
     """The same of ours."""
     for kind in KINDS:
         (Path(folder) / f"{kind}.txt").write_text("\0".join(texts[kind]))
+    for kind, part in ADVERSARIAL.items():
+        (Path(folder) / f"{kind}.txt").write_text(part * (2**20 // len(part.encode())))
     output = subprocess.run([program, "--benchmark_format=json", "--benchmark_min_time=0.2"], check=True,
                             stdout=subprocess.PIPE, env={**os.environ, "DRAFTMILL_BENCH_TEXTS": str(folder)}).stdout
     rates = {name: ({}, 0.0) for name in NAMES}
@@ -112,6 +117,12 @@ def main():
         cells = [f"{ours[name][0][k]:.0f} / {theirs[name][0][k]:.1f} ({ours[name][0][k] / theirs[name][0][k]:.1f}x)" for k in KINDS]
         load = f"{ours[name][1] * 1e3:.0f} / {theirs[name][1] * 1e3:.0f} ({theirs[name][1] / ours[name][1]:.1f}x)"
         print(f"| {name} | " + " | ".join(cells) + f" | {load} |")
+    print("\nCost of a byte of one mebibyte of the same over that of English.\n")
+    print("| tokenizer | " + " | ".join(ADVERSARIAL) + " |")
+    print("|---" * (len(ADVERSARIAL) + 1) + "|")
+    for name in NAMES:
+        rates = ours[name][0]
+        print(f"| {name} | " + " | ".join(f"{rates['english'] / rates[kind]:.1f}" for kind in ADVERSARIAL) + " |")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ std::string NumberForPeople(std::string_view name, const json::Value& value) {
   if (EndsWith(name, "per_second")) return FormatRate(value.as_double()) + "/s";
   if (EndsWith(name, "seconds")) return FormatSeconds(value.as_double());
   if (!value.is_integer()) return value.is_double() ? fmt::format("{:.4g}", value.as_double()) : json::Write(value);
-  if (EndsWith(name, "bytes")) return FormatBytes(value.as_integer());
+  if (EndsWith(name, "bytes") || EndsWith(name, "bytes_left")) return FormatBytes(value.as_integer());
   static constexpr std::array<std::string_view, 8> kPlain = {"id",    "line",  "offset", "chunk",
                                                              "batch", "block", "shard",  "ms"};
   const bool plain =

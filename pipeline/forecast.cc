@@ -70,6 +70,10 @@ std::int64_t RowsTaken(const SourceSpec& spec, std::int64_t rows) {
 
 }  // namespace
 
+bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes) {
+  return forecast.states_bytes_left <= space.free_bytes - min_free_disk_bytes;
+}
+
 Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token) {
   Forecast forecast;
   forecast.is_exact = true;

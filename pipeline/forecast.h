@@ -19,6 +19,9 @@ struct Forecast {
   std::int64_t states_bytes_left = 0;  ///< of those that are not published yet
 };
 
+/// Whether the states that are left fit on the disk beside what must stay free.
+bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes);
+
 /// From chunks that exist: what is tokenized is exact, the rest is taken to be like it.
 Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token);
 

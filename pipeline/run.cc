@@ -203,7 +203,7 @@ Status PipelineRun::CheckDisk() {
     DRAFTMILL_ASSIGN_OR_RETURN(forecast, ForecastFromSources(inputs_, files_));
   }
   DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files_.Space(work_));
-  if (forecast.states_bytes_left <= space.free_bytes - inputs_.min_free_disk_bytes) return OkStatus();
+  if (FitsOnDisk(forecast, space, inputs_.min_free_disk_bytes)) return OkStatus();
   return DiskFull(fmt::format(
       "about {} of hidden states are to be written ({} tokens of {} each), and of {} free on the disk of {} "
       "limits.min_free_disk keeps {}. Nothing was started. Free space, take fewer rows (`take` of a source), store fewer "

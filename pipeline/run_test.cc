@@ -242,7 +242,16 @@ TEST_F(RunTest, PlanSaysWhatWouldRun) {
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->Find("stages")->as_array().size(), 5U);
   EXPECT_EQ(plan->Find("forecast")->Find("rows")->as_integer(), 40);
+  EXPECT_TRUE(plan->Find("disk")->Find("holds_the_states")->as_bool());
   EXPECT_FALSE(fs::exists(work()));
+}
+
+TEST_F(RunTest, PlanSaysThatTheDiskIsTooSmallWhereTheRunWouldRefuse) {
+  std::string text = ReadFile(folder_ / "pipeline.yaml");
+  Write(folder_ / "pipeline.yaml", text.replace(text.find("min_free_disk: 0"), 16, "min_free_disk: 100TiB"));
+  const Result<json::Value> plan = PlanRun(example_.Load());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_FALSE(plan->Find("disk")->Find("holds_the_states")->as_bool());
 }
 
 TEST_F(RunTest, AFinishedRunNeedsItsSourcesNoMore) {

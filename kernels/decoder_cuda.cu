@@ -93,7 +93,7 @@ __global__ __launch_bounds__(kMaxThreads) void AddNormKernel(AddNormArgs args) {
   __shared__ float branch_partial[kWarp];
   __shared__ float partial[kWarp];
   const std::int64_t r = blockIdx.x;
-  Bf16* residual = args.residual + r * args.cols;
+  Bf16* residual = args.residual + r * args.residual_stride;
   RowPart<kPacks> x;
   x.template Load<kAligned>(residual, args.cols);
   if (args.branch != nullptr) {
@@ -367,11 +367,13 @@ Status EmbedRows(const EmbedRowsArgs& args, cudaStream_t stream) {
   return CheckLaunch("EmbedRows");
 }
 
-Status AddNorm(const AddNormArgs& args, cudaStream_t stream) {
+Status AddNorm(const AddNormArgs& given, cudaStream_t stream) {
+  AddNormArgs args = given;
+  if (args.residual_stride == 0) args.residual_stride = args.cols;
   if (!HasWork(args.rows, args.cols)) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(CheckRows(args.rows, "AddNorm"));
   if (args.cols > kMaxNormCols) return Internal("AddNorm: rows of more than 16,384 values");
-  bool aligned = args.cols % kPack == 0 && args.capture_stride % kPack == 0;
+  bool aligned = args.cols % kPack == 0 && args.capture_stride % kPack == 0 && args.residual_stride % kPack == 0;
   for (const void* pointer : {static_cast<const void*>(args.residual), static_cast<const void*>(args.branch),
                               static_cast<const void*>(args.branch_weight), static_cast<const void*>(args.weight),
                               static_cast<const void*>(args.out), static_cast<const void*>(args.capture)}) {

@@ -49,6 +49,7 @@ struct AddNormArgs {
   float epsilon = 0;
   NormRounding rounding = NormRounding::kHf;  ///< kHf or kFused
   bool one_plus = false;                ///< the weight is 1 + w (Gemma)
+  std::int64_t residual_stride = 0;     ///< elements between rows of `residual`; 0 for cols
 };
 
 /// Heads of q and k inside a fused product: RMSNorm of each head where there are weights, then rotation, in place.
@@ -69,6 +70,25 @@ struct RotateHeadsArgs {
   float epsilon = 0;
   NormRounding norm_rounding = NormRounding::kHf;
   bool one_plus = false;
+};
+
+/// Latent attention (MLA) in its expanded form: rotates the last dims of q's heads in place, and puts each head's k together
+/// from its own part and the rotated part that all heads share.
+struct AssembleLatentArgs {
+  Bf16* q = nullptr;                        ///< [rows, heads, nope_dim + rope_dim], in place
+  const Bf16* kv = nullptr;                 ///< [rows, heads, nope_dim + v_dim]
+  const Bf16* k_rope = nullptr;             ///< rows of rope_dim values, `k_rope_stride` apart
+  Bf16* k = nullptr;                        ///< [rows, heads, nope_dim + rope_dim]
+  const std::int32_t* positions = nullptr;  ///< [rows]
+  const float* cosines = nullptr;           ///< [positions, rope_dim / 2], rounded as the model rounds them
+  const float* sines = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t k_rope_stride = 0;
+  std::int64_t heads = 0;
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;                ///< even, at most 256
+  std::int64_t v_dim = 0;
+  bool interleaved = false;                 ///< pairs are (2i, 2i + 1) instead of halves
 };
 
 /// out[r][i] = act(gate_up[r][i]) * gate_up[r][width + i].
@@ -103,6 +123,7 @@ struct MarkNonFiniteArgs {
 Status EmbedRows(const EmbedRowsArgs& args, cudaStream_t stream);
 Status AddNorm(const AddNormArgs& args, cudaStream_t stream);
 Status RotateHeads(const RotateHeadsArgs& args, cudaStream_t stream);
+Status AssembleLatent(const AssembleLatentArgs& args, cudaStream_t stream);
 Status Gate(const GateArgs& args, cudaStream_t stream);
 Status ApplySinks(const SinksArgs& args, cudaStream_t stream);
 Status MarkNonFinite(const MarkNonFiniteArgs& args, cudaStream_t stream);
@@ -112,6 +133,7 @@ namespace reference {
 void EmbedRows(const EmbedRowsArgs& args);
 void AddNorm(const AddNormArgs& args);
 void RotateHeads(const RotateHeadsArgs& args);
+void AssembleLatent(const AssembleLatentArgs& args);
 void Gate(const GateArgs& args);
 void ApplySinks(const SinksArgs& args);
 void MarkNonFinite(const MarkNonFiniteArgs& args);

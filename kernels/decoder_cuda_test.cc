@@ -6,91 +6,20 @@
 
 #include <cmath>
 #include <cstddef>
-#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "kernels/device_buffer.h"
+#include "kernels/cuda_test.h"
 
 namespace draftmill {
 namespace {
 
 using cuda::AddNormArgs;
-using cuda::DeviceBuffer;
 using cuda::RotateHeadsArgs;
 namespace reference = cuda::reference;
 
-constexpr std::uint16_t kPoison = 0x7fc1;
-
-class Random {
- public:
-  std::vector<Bf16> Values(std::int64_t count, float mean = 0.0F, float deviation = 1.0F) {
-    std::normal_distribution<float> normal(mean, deviation);
-    std::vector<Bf16> values(static_cast<std::size_t>(count));
-    for (Bf16& value : values) value = ToBf16(normal(engine_));
-    return values;
-  }
-  std::vector<float> Weights(std::int64_t count, float mean, float deviation) {
-    std::vector<float> weights;
-    for (const Bf16 value : Values(count, mean, deviation)) weights.push_back(ToFloat(value));
-    return weights;
-  }
-  std::vector<float> Floats(std::int64_t count) {
-    std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (float& value : values) value = uniform(engine_);
-    return values;
-  }
-  std::vector<std::int32_t> Integers(std::int64_t count, std::int32_t below) {
-    std::uniform_int_distribution<std::int32_t> uniform(0, below - 1);
-    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-    for (std::int32_t& value : values) value = uniform(engine_);
-    return values;
-  }
-
- private:
-  std::mt19937 engine_{11};
-};
-
-std::vector<Bf16> Poisoned(std::int64_t count) { return std::vector<Bf16>(static_cast<std::size_t>(count), Bf16{kPoison}); }
-
-/// The kernel may differ from the reference by one step of bfloat16, where a sum in another order crosses a rounding
-/// boundary, and only in few places. Two roundings on the way make two steps; where terms cancel, `absolute` is a step of
-/// the larger one.
-void ExpectClose(const std::vector<Bf16>& got, const std::vector<Bf16>& want, const std::string& what, float absolute = 0.0F) {
-  ASSERT_EQ(got.size(), want.size()) << what;
-  std::size_t different = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (got[i].bits == want[i].bits) continue;
-    ++different;
-    const float a = ToFloat(got[i]);
-    const float b = ToFloat(want[i]);
-    ASSERT_LE(std::abs(a - b), 0.016F * std::abs(b) + absolute) << what << ": place " << i << ", " << a << " for " << b;
-  }
-  EXPECT_LE(static_cast<double>(different), 0.02 * static_cast<double>(got.size()) + 2) << what;
-}
-
-class DecoderCudaTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::DeviceCount() == 0) GTEST_SKIP() << "no GPU on this machine: the kernels were compiled, not run";
-  }
-
-  template <typename T>
-  DeviceBuffer<T> ToDevice(const std::vector<T>& values) {
-    auto buffer = DeviceBuffer<T>::Make(static_cast<std::int64_t>(values.size())).value();
-    EXPECT_TRUE(buffer.Upload(values).ok());
-    return buffer;
-  }
-  static void Finish(const Status& launched) {
-    ASSERT_TRUE(launched.ok()) << launched.ToString();
-    const Status done = cuda::Check(cudaDeviceSynchronize(), "synchronize");
-    ASSERT_TRUE(done.ok()) << done.ToString();
-  }
-
-  Random random_;
-};
+using DecoderCudaTest = CudaTest;
 
 struct NormCase {
   std::int64_t rows;
@@ -151,6 +80,73 @@ TEST_F(DecoderCudaTest, AddNorm) {
     ExpectClose(device_residual.Download().value(), residual, what + " residual", absolute);
     ExpectClose(device_out.Download().value(), out, what + " out", absolute);
     ExpectClose(device_capture.Download().value(), capture, what + " capture", absolute);
+  }
+}
+
+/// Latent norms read the leading values of longer rows and leave them alone.
+TEST_F(DecoderCudaTest, AddNormOfPartsOfRows) {
+  for (const auto& [cols, stride] : std::vector<std::pair<std::int64_t, std::int64_t>>{{512, 576}, {24, 32}, {33, 41}}) {
+    std::vector<Bf16> rows = random_.Values(127 * stride);
+    const std::vector<Bf16> before = rows;
+    const std::vector<float> weight = random_.Weights(cols, 1.0F, 0.2F);
+    std::vector<Bf16> out = Poisoned(127 * cols);
+    auto device_rows = ToDevice(rows);
+    const auto device_weight = ToDevice(weight);
+    auto device_out = ToDevice(out);
+    AddNormArgs args{.residual = device_rows.data(), .weight = device_weight.data(), .out = device_out.data(), .rows = 127, .cols = cols,
+                     .epsilon = 1e-6F, .residual_stride = stride};
+    Finish(cuda::AddNorm(args, nullptr));
+    args.residual = rows.data();
+    args.weight = weight.data();
+    args.out = out.data();
+    reference::AddNorm(args);
+    ExpectClose(device_out.Download().value(), out, std::to_string(cols));
+    const std::vector<Bf16> after = device_rows.Download().value();
+    for (std::size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i].bits, before[i].bits) << i;
+  }
+}
+
+TEST_F(DecoderCudaTest, AssembleLatent) {
+  struct Case {
+    std::int64_t rows, heads, nope, rope, v;
+    bool interleaved;
+  };
+  for (const Case& c : std::vector<Case>{{129, 64, 128, 64, 128, true}, {127, 4, 16, 8, 20, true}, {1, 3, 16, 8, 24, true},
+                                         {5, 2, 10, 6, 7, true}, {127, 4, 16, 8, 16, false}, {3, 1, 128, 64, 128, false}}) {
+    const std::int64_t head_dim = c.nope + c.rope;
+    const std::int64_t stride = 40 + c.rope;
+    std::vector<Bf16> q = random_.Values(c.rows * c.heads * head_dim);
+    const std::vector<Bf16> kv = random_.Values(c.rows * c.heads * (c.nope + c.v));
+    const std::vector<Bf16> latent = random_.Values(c.rows * stride);
+    std::vector<Bf16> k = Poisoned(c.rows * c.heads * head_dim);
+    const std::vector<std::int32_t> positions = random_.Integers(c.rows, 50);
+    const std::vector<float> cosines = random_.Floats(50 * c.rope / 2);
+    const std::vector<float> sines = random_.Floats(50 * c.rope / 2);
+    auto device_q = ToDevice(q);
+    const auto device_kv = ToDevice(kv);
+    const auto device_latent = ToDevice(latent);
+    auto device_k = ToDevice(k);
+    const auto device_positions = ToDevice(positions);
+    const auto device_cosines = ToDevice(cosines);
+    const auto device_sines = ToDevice(sines);
+    const auto args = [&](Bf16* q_rows, const Bf16* kv_rows, const Bf16* k_rope, Bf16* k_rows) {
+      return cuda::AssembleLatentArgs{.q = q_rows, .kv = kv_rows, .k_rope = k_rope, .k = k_rows, .rows = c.rows,
+                                      .k_rope_stride = stride, .heads = c.heads, .nope_dim = c.nope, .rope_dim = c.rope,
+                                      .v_dim = c.v, .interleaved = c.interleaved};
+    };
+    cuda::AssembleLatentArgs on_device = args(device_q.data(), device_kv.data(), device_latent.data() + 40, device_k.data());
+    on_device.positions = device_positions.data();
+    on_device.cosines = device_cosines.data();
+    on_device.sines = device_sines.data();
+    Finish(cuda::AssembleLatent(on_device, nullptr));
+    cuda::AssembleLatentArgs on_host = args(q.data(), kv.data(), latent.data() + 40, k.data());
+    on_host.positions = positions.data();
+    on_host.cosines = cosines.data();
+    on_host.sines = sines.data();
+    reference::AssembleLatent(on_host);
+    const std::string what = std::to_string(c.heads) + " heads of " + std::to_string(c.nope) + " + " + std::to_string(c.rope);
+    ExpectSame(device_q.Download().value(), q, what + " q");
+    ExpectSame(device_k.Download().value(), k, what + " k");
   }
 }
 

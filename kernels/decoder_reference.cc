@@ -46,13 +46,13 @@ void NormHead(float* head, const float* weight, const RotateHeadsArgs& args) {
   }
 }
 
-void RotateHead(float* head, std::int64_t position, const RotateHeadsArgs& args) {
-  const std::int64_t half = args.rotary_dims / 2;
+/// The leading 2 * half values; `cosines` and `sines` are those of the position.
+void Rotate(float* head, std::int64_t half, const float* cosines, const float* sines, bool interleaved) {
   for (std::int64_t i = 0; i < half; ++i) {
-    const float cosine = args.cosines[position * half + i];
-    const float sine = args.sines[position * half + i];
-    float& first = head[args.interleaved ? 2 * i : i];
-    float& second = head[args.interleaved ? 2 * i + 1 : i + half];
+    const float cosine = cosines[i];
+    const float sine = sines[i];
+    float& first = head[interleaved ? 2 * i : i];
+    float& second = head[interleaved ? 2 * i + 1 : i + half];
     const float a = first;
     const float b = second;
     first = RoundToBf16(RoundToBf16(a * cosine) - RoundToBf16(b * sine));
@@ -74,7 +74,7 @@ void AddNorm(const AddNormArgs& args) {
   std::vector<float> x(static_cast<std::size_t>(args.cols));
   std::vector<float> branch(x.size());
   for (std::int64_t r = 0; r < args.rows; ++r) {
-    Bf16* residual = args.residual + r * args.cols;
+    Bf16* residual = args.residual + r * (args.residual_stride == 0 ? args.cols : args.residual_stride);
     for (std::int64_t i = 0; i < args.cols; ++i) {
       x[static_cast<std::size_t>(i)] = ToFloat(residual[i]);
       branch[static_cast<std::size_t>(i)] = args.branch == nullptr ? 0.0F : ToFloat(args.branch[r * args.cols + i]);
@@ -106,8 +106,31 @@ void RotateHeads(const RotateHeadsArgs& args) {
       std::transform(stored, stored + args.head_dim, head.begin(), ToFloat);
       const float* weight = h < args.q_heads ? args.q_norm : args.k_norm;
       if (weight != nullptr) NormHead(head.data(), weight, args);
-      RotateHead(head.data(), args.positions[r], args);
+      const std::int64_t half = args.rotary_dims / 2;
+      Rotate(head.data(), half, args.cosines + args.positions[r] * half, args.sines + args.positions[r] * half, args.interleaved);
       std::transform(head.begin(), head.end(), stored, ToBf16);
+    }
+  }
+}
+
+void AssembleLatent(const AssembleLatentArgs& args) {
+  const std::int64_t half = args.rope_dim / 2;
+  const std::int64_t head_dim = args.nope_dim + args.rope_dim;
+  std::vector<float> turned(static_cast<std::size_t>(args.rope_dim));
+  for (std::int64_t r = 0; r < args.rows; ++r) {
+    const float* const cosines = args.cosines + args.positions[r] * half;
+    const float* const sines = args.sines + args.positions[r] * half;
+    const auto turn = [&](const Bf16* from, Bf16* to) {
+      std::transform(from, from + args.rope_dim, turned.begin(), ToFloat);
+      Rotate(turned.data(), half, cosines, sines, args.interleaved);
+      std::transform(turned.begin(), turned.end(), to, ToBf16);
+    };
+    for (std::int64_t h = 0; h < args.heads; ++h) {
+      Bf16* const q = args.q + (r * args.heads + h) * head_dim + args.nope_dim;
+      Bf16* const k = args.k + (r * args.heads + h) * head_dim;
+      turn(q, q);
+      std::copy_n(args.kv + (r * args.heads + h) * (args.nope_dim + args.v_dim), args.nope_dim, k);
+      turn(args.k_rope + r * args.k_rope_stride, k + args.nope_dim);
     }
   }
 }

@@ -1,0 +1,63 @@
+// The values of expand_cuda.cu from tables of the formats, in plain loops.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/expand_cuda.h"
+
+namespace draftmill::cuda::reference {
+namespace {
+
+float E4m3(std::uint32_t bits) {
+  const std::uint32_t exponent = (bits >> 3) & 0xfU;
+  const std::uint32_t mantissa = bits & 0x7U;
+  if (exponent == 0xf && mantissa == 0x7) return std::numeric_limits<float>::quiet_NaN();
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                        : std::ldexp(static_cast<float>(8 + mantissa), static_cast<int>(exponent) - 10);
+  return (bits & 0x80U) != 0 ? -magnitude : magnitude;
+}
+
+float Code(const ExpandMatrixArgs& args, const std::byte* row, std::int64_t column) {
+  constexpr std::array<float, 16> kE2m1 = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                           -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+  if (args.kind == ExpandKind::kFp8) return E4m3(std::to_integer<std::uint32_t>(row[column]));
+  const auto nibble = (std::to_integer<std::uint32_t>(row[column / 2]) >> (4 * (column % 2))) & 0xfU;
+  return args.kind == ExpandKind::kInt4 ? static_cast<float>(nibble) - 8.0F : kE2m1[nibble];
+}
+
+float Scale(const ExpandMatrixArgs& args, const std::byte* scales, std::int64_t index) {
+  switch (args.kind) {
+    case ExpandKind::kFp8: {
+      float scale = 0;
+      std::memcpy(&scale, scales + index * 4, sizeof scale);
+      return scale;
+    }
+    case ExpandKind::kInt4: {
+      Bf16 scale;
+      std::memcpy(&scale, scales + index * 2, sizeof scale);
+      return ToFloat(scale);
+    }
+    case ExpandKind::kMxfp4: return std::ldexp(1.0F, std::to_integer<int>(scales[index]) - 127);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void ExpandMatrix(const ExpandMatrixArgs& args) {
+  const std::int64_t stack_scale_rows = (args.stack_rows + args.block_rows - 1) / args.block_rows;
+  for (std::int64_t matrix = 0; matrix < args.matrices; ++matrix) {
+    for (std::int64_t r = 0; r < args.rows; ++r) {
+      const std::byte* const row = args.values + matrix * args.matrix_bytes + r * args.row_bytes;
+      const std::int64_t scale_row = r / args.stack_rows * stack_scale_rows + r % args.stack_rows / args.block_rows;
+      for (std::int64_t c = 0; c < args.columns; ++c) {
+        const float scale =
+            Scale(args, args.scales + matrix * args.matrix_bytes, scale_row * args.scale_columns + c / args.block_columns);
+        args.out[matrix * args.out_distance + r * args.columns + c] = ToBf16(Code(args, row, c) * scale);
+      }
+    }
+  }
+}
+
+}  // namespace draftmill::cuda::reference

@@ -1,5 +1,7 @@
 #include "kernels/expand_cuda.h"
 
+#include <cuda_fp16.h>
+
 #include <algorithm>
 
 #include "kernels/cuda_check.h"
@@ -17,7 +19,7 @@ __device__ inline float CodeValue(std::uint32_t code) {
     const float magnitude = __uint_as_float((code & 0x7fU) << 20) * 0x1p120F;
     const float value = (code & 0x80U) != 0 ? -magnitude : magnitude;
     return (code & 0x7fU) == 0x7fU ? __uint_as_float(0x7fc00000U) : value;
-  } else if constexpr (kKind == ExpandKind::kInt4) {
+  } else if constexpr (kKind != ExpandKind::kMxfp4) {
     return static_cast<float>(static_cast<int>(code) - 8);
   } else {
     const float magnitude = __uint_as_float((code & 0x7U) << 22) * 0x1p126F;
@@ -27,8 +29,10 @@ __device__ inline float CodeValue(std::uint32_t code) {
 
 template <ExpandKind kKind>
 __device__ inline float ScaleAt(const std::byte* scales, std::int64_t index) {
-  if constexpr (kKind == ExpandKind::kFp8) {
+  if constexpr (kKind == ExpandKind::kFp8 || kKind == ExpandKind::kInt4Float) {
     return reinterpret_cast<const float*>(scales)[index];
+  } else if constexpr (kKind == ExpandKind::kInt4Half) {
+    return __half2float(reinterpret_cast<const __half*>(scales)[index]);
   } else if constexpr (kKind == ExpandKind::kInt4) {
     return Widen(reinterpret_cast<const Bf16*>(scales)[index].bits);
   } else {
@@ -68,7 +72,8 @@ __device__ inline void LoadCodes(const std::byte* row, std::int64_t column, std:
 
 template <ExpandKind kKind>
 __device__ constexpr int ScaleBytes() {
-  return kKind == ExpandKind::kFp8 ? 4 : kKind == ExpandKind::kInt4 ? 2 : 1;
+  if constexpr (kKind == ExpandKind::kFp8 || kKind == ExpandKind::kInt4Float) return 4;
+  return kKind == ExpandKind::kMxfp4 ? 1 : 2;
 }
 
 /// A block of threads a row. With kAligned eight elements share one scale and everything begins at its own width.
@@ -95,6 +100,7 @@ __global__ void ExpandKernel(ExpandMatrixArgs args) {
         if (at + i < columns) scale = ScaleAt<kKind>(scales, (at + i) / block);
       }
       elements[i] = CodeValue<kKind>(codes[i]) * scale;
+      if constexpr (kKind == ExpandKind::kInt4Half) elements[i] = __half2float(__float2half_rn(elements[i]));
     }
     StorePack<kAligned>(out, at, columns, elements);
   }
@@ -130,6 +136,8 @@ Status ExpandMatrix(const ExpandMatrixArgs& args, cudaStream_t stream) {
   switch (args.kind) {
     case ExpandKind::kFp8: Launch<ExpandKind::kFp8>(args, stream); break;
     case ExpandKind::kInt4: Launch<ExpandKind::kInt4>(args, stream); break;
+    case ExpandKind::kInt4Half: Launch<ExpandKind::kInt4Half>(args, stream); break;
+    case ExpandKind::kInt4Float: Launch<ExpandKind::kInt4Float>(args, stream); break;
     case ExpandKind::kMxfp4: Launch<ExpandKind::kMxfp4>(args, stream); break;
   }
   return CheckLaunch("ExpandMatrix");

@@ -18,9 +18,11 @@ using cudaStream_t = struct CUstream_st*;
 namespace draftmill::cuda {
 
 enum class ExpandKind : std::uint8_t {
-  kFp8,     ///< a byte an element, e4m3; scales float32
-  kInt4,    ///< two elements a byte, low nibble first, nibble - 8; scales bfloat16
-  kMxfp4,   ///< two elements a byte, low nibble first, e2m1; scales are exponents + 127, a byte each
+  kFp8,        ///< a byte an element, e4m3; scales float32
+  kInt4,       ///< two elements a byte, low nibble first, nibble - 8; scales bfloat16
+  kInt4Half,   ///< the same with scales of half precision, to which the product is rounded first
+  kInt4Float,  ///< the same with scales of float32
+  kMxfp4,      ///< two elements a byte, low nibble first, e2m1; scales are exponents + 127, a byte each
 };
 
 /// One matrix, or several of one shape at equal distances. Element [r][c] = code * scale of (r, c)'s block.

@@ -1,4 +1,5 @@
 // The values of expand_cuda.cu from tables of the formats, in plain loops.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -8,6 +9,25 @@
 
 namespace draftmill::cuda::reference {
 namespace {
+
+/// IEEE half precision.
+float HalfToFloat(std::uint16_t half) {
+  const int exponent = (half >> 10) & 0x1f;
+  const auto mantissa = static_cast<float>(half & 0x3ff);
+  float magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024.0F + mantissa, exponent - 25);
+  if (exponent == 0x1f) magnitude = mantissa == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+/// The nearest half, ties to even.
+float RoundToHalf(float value) {
+  if (!std::isfinite(value)) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const float step = std::ldexp(1.0F, std::max(exponent - 11, -24));  // eleven bits, fewer for the smallest
+  const float rounded = std::nearbyint(value / step) * step;
+  return std::abs(rounded) > 65504.0F ? std::copysign(std::numeric_limits<float>::infinity(), value) : rounded;
+}
 
 float E4m3(std::uint32_t bits) {
   const std::uint32_t exponent = (bits >> 3) & 0xfU;
@@ -23,12 +43,13 @@ float Code(const ExpandMatrixArgs& args, const std::byte* row, std::int64_t colu
                                            -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
   if (args.kind == ExpandKind::kFp8) return E4m3(std::to_integer<std::uint32_t>(row[column]));
   const auto nibble = (std::to_integer<std::uint32_t>(row[column / 2]) >> (4 * (column % 2))) & 0xfU;
-  return args.kind == ExpandKind::kInt4 ? static_cast<float>(nibble) - 8.0F : kE2m1[nibble];
+  return args.kind == ExpandKind::kMxfp4 ? kE2m1[nibble] : static_cast<float>(nibble) - 8.0F;
 }
 
 float Scale(const ExpandMatrixArgs& args, const std::byte* scales, std::int64_t index) {
   switch (args.kind) {
-    case ExpandKind::kFp8: {
+    case ExpandKind::kFp8:
+    case ExpandKind::kInt4Float: {
       float scale = 0;
       std::memcpy(&scale, scales + index * 4, sizeof scale);
       return scale;
@@ -37,6 +58,11 @@ float Scale(const ExpandMatrixArgs& args, const std::byte* scales, std::int64_t 
       Bf16 scale;
       std::memcpy(&scale, scales + index * 2, sizeof scale);
       return ToFloat(scale);
+    }
+    case ExpandKind::kInt4Half: {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, scales + index * 2, sizeof bits);
+      return HalfToFloat(bits);
     }
     case ExpandKind::kMxfp4: return std::ldexp(1.0F, std::to_integer<int>(scales[index]) - 127);
   }
@@ -54,7 +80,8 @@ void ExpandMatrix(const ExpandMatrixArgs& args) {
       for (std::int64_t c = 0; c < args.columns; ++c) {
         const float scale =
             Scale(args, args.scales + matrix * args.matrix_bytes, scale_row * args.scale_columns + c / args.block_columns);
-        args.out[matrix * args.out_distance + r * args.columns + c] = ToBf16(Code(args, row, c) * scale);
+        const float value = Code(args, row, c) * scale;
+        args.out[matrix * args.out_distance + r * args.columns + c] = ToBf16(args.kind == ExpandKind::kInt4Half ? RoundToHalf(value) : value);
       }
     }
   }

@@ -193,18 +193,20 @@ Packed Pack(Random& random, const ExpandCase& c) {
   args.row_bytes = c.kind == ExpandKind::kFp8 ? c.columns : 4 * ((c.columns + 7) / 8);
   args.scale_columns = (c.columns + c.block_columns - 1) / c.block_columns;
   args.out_distance = c.rows * c.columns;
-  const std::int64_t scale_bytes = c.kind == ExpandKind::kFp8 ? 4 : c.kind == ExpandKind::kInt4 ? 2 : 1;
+  const bool wide_scales = c.kind == ExpandKind::kFp8 || c.kind == ExpandKind::kInt4Float;
+  const std::int64_t scale_bytes = wide_scales ? 4 : c.kind == ExpandKind::kMxfp4 ? 1 : 2;
   const std::int64_t scales = c.stacked * ((args.stack_rows + c.block_rows - 1) / c.block_rows) * args.scale_columns;
   const std::int64_t scales_at = aligned(c.rows * args.row_bytes);
   args.matrix_bytes = aligned(scales_at + scales * scale_bytes);
   for (const std::int32_t byte : random.Integers(c.matrices * args.matrix_bytes, 256)) packed.bytes.push_back(static_cast<std::byte>(byte));
-  for (std::int64_t m = 0; m < c.matrices && c.kind != ExpandKind::kMxfp4; ++m) {
+  // Any bits are a half and an exponent; random floats would be too large.
+  for (std::int64_t m = 0; m < c.matrices && c.kind != ExpandKind::kMxfp4 && c.kind != ExpandKind::kInt4Half; ++m) {
     const std::vector<float> numbers = random.Floats(scales);
     for (std::int64_t i = 0; i < scales; ++i) {
       std::byte* const at = packed.bytes.data() + m * args.matrix_bytes + scales_at + i * scale_bytes;
       const float wide = numbers[Size(i)];
       const Bf16 narrow = ToBf16(wide);
-      std::memcpy(at, c.kind == ExpandKind::kFp8 ? static_cast<const void*>(&wide) : &narrow, Size(scale_bytes));
+      std::memcpy(at, wide_scales ? static_cast<const void*>(&wide) : &narrow, Size(scale_bytes));
     }
   }
   args.values = packed.bytes.data();
@@ -220,6 +222,9 @@ TEST_F(ExpertsCudaTest, ExpandMatrix) {
                                                      {ExpandKind::kInt4, 2, 5, 96, 1, 1, 32},
                                                      {ExpandKind::kInt4, 1, 3, 40, 1, 1, 20},
                                                      {ExpandKind::kInt4, 1, 127, 13, 1, 1, 3},
+                                                     {ExpandKind::kInt4Half, 2, 128, 1024, 2, 1, 32},
+                                                     {ExpandKind::kInt4Half, 1, 127, 13, 1, 1, 3},
+                                                     {ExpandKind::kInt4Float, 2, 128, 96, 2, 1, 32},
                                                      {ExpandKind::kMxfp4, 4, 130, 2880, 1, 1, 32},
                                                      {ExpandKind::kMxfp4, 1, 2, 9, 1, 1, 32}}) {
     Packed packed = Pack(random_, c);
@@ -323,6 +328,9 @@ TEST(ExpandReferenceTest, FollowsTheFormats) {
   EXPECT_EQ(expand(ExpandKind::kFp8, std::byte{0x7e}, {zero, zero, std::byte{0x80}, std::byte{0x3f}}), 448.0F);
   EXPECT_EQ(expand(ExpandKind::kFp8, std::byte{0x81}, {zero, zero, std::byte{0x80}, std::byte{0x3f}}), -0x1p-9F);
   EXPECT_EQ(expand(ExpandKind::kInt4, std::byte{0xf1}, {zero, std::byte{0x40}}), -14.0F);   // (1 - 8) * 2
+  EXPECT_EQ(expand(ExpandKind::kInt4Half, std::byte{0x0f}, {std::byte{1}, zero}), 7 * 0x1p-24F);
+  EXPECT_EQ(expand(ExpandKind::kInt4Half, std::byte{0x0b}, {std::byte{1}, std::byte{0x3c}}), 3.0F);  // 3 * (1 + 2^-10), a tie in bfloat16
+  EXPECT_EQ(expand(ExpandKind::kInt4Float, std::byte{0xf0}, {zero, zero, std::byte{0x40}, std::byte{0x3f}}), -6.0F);
   EXPECT_EQ(expand(ExpandKind::kMxfp4, std::byte{0x0f}, {std::byte{128}}), -12.0F);         // -6 * 2
 }
 

@@ -16,6 +16,7 @@
 #include "formats/shard.h"
 #include "pipeline/byte_queue.h"
 #include "pipeline/disk_bench.h"
+#include "pipeline/model_flops.h"
 #include "stages/extract/auto_sizes.h"
 #include "stages/extract/device_engine.h"
 #include "stages/extract/layer_layout.h"
@@ -68,29 +69,15 @@ TokenizedChunk RandomChunk(const ExtractBenchRequest& request, std::int64_t voca
   return chunk;
 }
 
-/// Floating-point operations of linear layers and causal attention for the layers that are computed.
-class FlopCount {
- public:
-  FlopCount(const ModelConfig& config, std::int64_t layers) {
-    for (std::int64_t i = 0; i < layers; ++i) per_token_ += 2.0 * static_cast<double>(LayoutOfLayer(config, i).matrices_total);
-    // Of each query and key: a product for the logit and one for the value.
-    per_pair_ = 4.0 * static_cast<double>(config.q_width() * layers);
+double FlopsOf(const ModelFlops& model, const TokenizedChunk& chunk, const ChunkPlan& plan, std::int64_t batch) {
+  double flops = 0;
+  const PlanRange range = plan.batches[static_cast<std::size_t>(batch)];
+  for (std::int64_t i = range.first; i < range.first + range.count; ++i) {
+    const auto sample = static_cast<std::size_t>(plan.order[static_cast<std::size_t>(i)]);
+    flops += model.Of(chunk.cu_seqlens[sample + 1] - chunk.cu_seqlens[sample]);
   }
-  double Of(const TokenizedChunk& chunk, const ChunkPlan& plan, std::int64_t batch) const {
-    double flops = 0;
-    const PlanRange range = plan.batches[static_cast<std::size_t>(batch)];
-    for (std::int64_t i = range.first; i < range.first + range.count; ++i) {
-      const auto sample = static_cast<std::size_t>(plan.order[static_cast<std::size_t>(i)]);
-      const auto tokens = static_cast<double>(chunk.cu_seqlens[sample + 1] - chunk.cu_seqlens[sample]);
-      flops += per_token_ * tokens + per_pair_ * tokens * (tokens + 1) / 2;
-    }
-    return flops;
-  }
-
- private:
-  double per_token_ = 0;
-  double per_pair_ = 0;
-};
+  return flops;
+}
 
 /// Writes batches as shards on a thread of its own and deletes each once it is published.
 class DiscardingWriter {
@@ -151,7 +138,7 @@ struct Bench {
   std::unique_ptr<Extractor> extractor;
   TokenizedChunk chunk;
   ChunkPlan plan;
-  std::optional<FlopCount> flops;
+  std::optional<ModelFlops> flops;
 };
 
 /// The blocks of the plan, round and round.
@@ -196,7 +183,7 @@ Result<ExtractRate> MeasureEngine(Bench& bench, double seconds, const std::funct
   };
   const auto emit = [&](BatchStates states) {
     rate.tokens += bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
-    rate.flops += bench.flops->Of(bench.chunk, bench.plan, states.batch);
+    rate.flops += FlopsOf(*bench.flops, bench.chunk, bench.plan, states.batch);
     return take(std::move(states));
   };
   DRAFTMILL_RETURN_IF_ERROR(bench.extractor->ExtractBlocks(next, emit, {}));

@@ -7,13 +7,17 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/attention_cuda.h"
 #include "kernels/cuda_check.h"
+#include "kernels/decoder_cuda.h"
 
 namespace draftmill {
 namespace {
 
 constexpr int kHopper = 9;
 constexpr std::int64_t kCudnnHeadDim = 128;
+/// Of q and k of latent attention, with values of kCudnnHeadDim.
+constexpr std::int64_t kCudnnLatentDim = 192;
 
 at::TensorOptions OnThisDevice(at::ScalarType type) {
   int device = 0;
@@ -25,7 +29,7 @@ class FlashAttention : public AttentionKernel {
  public:
   explicit FlashAttention(const AttentionShape& shape) : shape_(shape) {}
 
-  Status Run(const AttentionArgs& args, cudaStream_t /*stream: the current one of ATen*/) override {
+  Status Run(const AttentionArgs& args, cudaStream_t stream) override {
     const c10::InferenceMode inference;
     const DeviceSequences& sequences = args.sequences;
     const auto view = [&](const Bf16* data, std::int64_t heads, const HeadStrides& strides) {
@@ -43,14 +47,70 @@ class FlashAttention : public AttentionKernel {
         shape_.scale, left, right);
     at::from_blob(args.out, {sequences.tokens, shape_.heads, shape_.head_dim}, OnThisDevice(at::kBFloat16))
         .copy_(std::get<0>(result));
-    return OkStatus();
+    return shape_.sinks ? JoinSinks(args, std::get<1>(result), stream) : OkStatus();
+  }
+
+ private:
+  /// `lse` [heads, tokens]: the logarithms of the softmax's sums.
+  Status JoinSinks(const AttentionArgs& args, const at::Tensor& lse, cudaStream_t stream) const {
+    const std::int64_t tokens = args.sequences.tokens;
+    if (lse.dim() != 2 || lse.size(0) != shape_.heads || lse.size(1) != tokens || !lse.is_contiguous()) {
+      return Internal("FlashAttention gives its logarithms in another form than [heads, tokens]");
+    }
+    return cuda::ApplySinks({args.out, lse.const_data_ptr<float>(), args.sinks, tokens, shape_.heads, shape_.head_dim}, stream);
+  }
+
+  const AttentionShape shape_;
+};
+
+class BlockAttention : public AttentionKernel {
+ public:
+  explicit BlockAttention(const AttentionShape& shape) : shape_(shape) {}
+
+  Status Run(const AttentionArgs& args, cudaStream_t stream) override {
+    cuda::AttendArgs attend;
+    attend.q = args.q;
+    attend.k = args.k;
+    attend.v = args.v;
+    attend.out = args.out;
+    attend.q_token = shape_.q.token;
+    attend.q_head = shape_.q.head;
+    attend.k_token = shape_.k.token;
+    attend.k_head = shape_.k.head;
+    attend.v_token = shape_.v.token;
+    attend.v_head = shape_.v.head;
+    attend.starts = args.sequences.cu_seqlens;
+    attend.sequences = args.sequences.samples;
+    attend.longest = args.sequences.longest;
+    attend.heads = shape_.heads;
+    attend.kv_heads = shape_.kv_heads;
+    attend.head_dim = shape_.head_dim;
+    attend.value_dim = shape_.value_dim;
+    attend.scale = shape_.scale;
+    attend.softcap = shape_.softcap;
+    attend.window = args.window;
+    attend.sinks = shape_.sinks ? args.sinks : nullptr;
+    return cuda::Attend(attend, stream);
   }
 
  private:
   const AttentionShape shape_;
 };
 
+bool FlashTakes(const AttentionShape& shape) {
+  return shape.head_dim == shape.value_dim && shape.head_dim % 8 == 0 && shape.softcap == 0;
+}
+
+/// Whether cuDNN takes it on a GPU of such a capability, windows aside.
+bool CudnnTakes(const AttentionShape& shape, int major) {
+  if (major < kHopper || shape.softcap > 0 || shape.sinks || shape.head_dim % 8 != 0) return false;
+  return shape.value_dim == shape.head_dim ? shape.head_dim <= kCudnnHeadDim
+                                           : shape.head_dim == kCudnnLatentDim && shape.value_dim == kCudnnHeadDim;
+}
+
 }  // namespace
+
+std::unique_ptr<AttentionKernel> MakeBlockAttention(const AttentionShape& shape) { return std::make_unique<BlockAttention>(shape); }
 
 std::unique_ptr<AttentionKernel> MakeFlashAttention(const AttentionShape& shape) {
   return std::make_unique<FlashAttention>(shape);
@@ -58,13 +118,13 @@ std::unique_ptr<AttentionKernel> MakeFlashAttention(const AttentionShape& shape)
 
 Result<DeviceAttention> DeviceAttention::Make(const AttentionShape& shape) {
   DeviceAttention attention;
-  attention.flash_ = MakeFlashAttention(shape);
+  attention.other_ = FlashTakes(shape) ? MakeFlashAttention(shape) : MakeBlockAttention(shape);
   int device = 0;
   int major = 0;
   DRAFTMILL_RETURN_IF_ERROR(cuda::Check(cudaGetDevice(&device), "cudaGetDevice"));
   DRAFTMILL_RETURN_IF_ERROR(
       cuda::Check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute"));
-  if (major >= kHopper && shape.head_dim <= kCudnnHeadDim) {
+  if (CudnnTakes(shape, major)) {
     DRAFTMILL_ASSIGN_OR_RETURN(attention.cudnn_, MakeCudnnAttention(shape));
   }
   return attention;
@@ -72,7 +132,7 @@ Result<DeviceAttention> DeviceAttention::Make(const AttentionShape& shape) {
 
 Status DeviceAttention::Run(const AttentionArgs& args, cudaStream_t stream) {
   const bool windowed = args.window > 0 && args.window < args.sequences.longest;
-  return (cudnn_ && !windowed ? cudnn_ : flash_)->Run(args, stream);
+  return (cudnn_ && !windowed ? cudnn_ : other_)->Run(args, stream);
 }
 
 }  // namespace draftmill

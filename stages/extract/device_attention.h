@@ -3,9 +3,11 @@
 //   DRAFTMILL_ASSIGN_OR_RETURN(DeviceAttention attention, DeviceAttention::Make(shape));
 //   DRAFTMILL_RETURN_IF_ERROR(attention.Run({.q = q, .k = k, .v = v, .out = out, .sequences = sequences}, stream));
 //
-// Two implementations behind one call. cuDNN's graph interface with ragged offsets, where the GPU is Hopper or later, heads
-// have at most 128 dims and no window cuts anything off: 1.75 to 2.3 times as fast (docs/benchmarks.md). FlashAttention 2
-// through ATen elsewhere. The choice follows from the model, the batch and the GPU alone, so it is the same in every run.
+// Three implementations behind one call. cuDNN's graph interface with ragged offsets, where the GPU is Hopper or later, heads
+// have at most 128 dims (192 with values of 128) and no window cuts anything off: 1.75 to 2.3 times as fast
+// (docs/benchmarks.md). FlashAttention 2 through ATen, which has windows and gives the logarithms that sinks need, elsewhere.
+// The kernel of kernels/attention_cuda.h for what neither has: soft caps, other widths of heads. The choice follows from the
+// model, the batch and the GPU alone, so it is the same in every run.
 //
 // cuDNN's plans are kept, one for each pair of (samples rounded up to 16, longest sample rounded up to 1,024). One object
 // belongs to one thread and one GPU. Run queues and does not wait; what torch throws passes through.
@@ -37,6 +39,8 @@ struct AttentionShape {
   std::int64_t head_dim = 0;   ///< of q and k; at most 256
   std::int64_t value_dim = 0;  ///< of v; at most 256
   float scale = 1;
+  float softcap = 0;           ///< logits become cap * tanh(logit / cap); 0 for none
+  bool sinks = false;          ///< layers have a learnt logit for each head
   HeadStrides q;
   HeadStrides k;
   HeadStrides v;
@@ -65,6 +69,7 @@ struct AttentionArgs {
   Bf16* out = nullptr;         ///< [tokens, heads * value_dim]
   DeviceSequences sequences;
   std::int64_t window = 0;     ///< keys that a query sees, its own included; 0 for all before it
+  const float* sinks = nullptr;  ///< [heads], where the shape has them
 };
 
 /// One implementation; made for one shape.
@@ -74,14 +79,16 @@ class AttentionKernel {
   virtual Status Run(const AttentionArgs& args, cudaStream_t stream) = 0;
 };
 
-/// cuDNN's graph interface. kDevice where the library does not start.
+/// cuDNN's graph interface; neither windows nor sinks nor soft caps. kDevice where the library does not start.
 Result<std::unique_ptr<AttentionKernel>> MakeCudnnAttention(const AttentionShape& shape);
-/// FlashAttention 2 through ATen.
+/// FlashAttention 2 through ATen: heads of 8, 16, ... 256 dims, values as wide as keys, no soft cap.
 std::unique_ptr<AttentionKernel> MakeFlashAttention(const AttentionShape& shape);
+/// Our own: any of these.
+std::unique_ptr<AttentionKernel> MakeBlockAttention(const AttentionShape& shape);
 /// "cudnn 9.19.0"
 std::string CudnnVersion();
 
-/// Chooses between the two, batch by batch.
+/// Chooses between them, batch by batch.
 class DeviceAttention {
  public:
   /// For the GPU that is current.
@@ -89,8 +96,8 @@ class DeviceAttention {
   Status Run(const AttentionArgs& args, cudaStream_t stream);
 
  private:
-  std::unique_ptr<AttentionKernel> cudnn_;  ///< null where it is not used
-  std::unique_ptr<AttentionKernel> flash_;
+  std::unique_ptr<AttentionKernel> cudnn_;  ///< for batches in which no window binds; null where it is not used
+  std::unique_ptr<AttentionKernel> other_;
 };
 
 }  // namespace draftmill

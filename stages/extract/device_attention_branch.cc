@@ -6,8 +6,9 @@
 
 #include "kernels/decoder_cuda.h"
 #include "kernels/device_buffer.h"
+#include "stages/extract/device_latent_branch.h"
 #include "stages/extract/device_products.h"
-#include "stages/extract/rotary_table.h"
+#include "stages/extract/device_rotary.h"
 
 namespace draftmill {
 namespace {
@@ -18,32 +19,6 @@ using cuda::RotateHeadsArgs;
 
 constexpr std::int64_t kFewestPositions = 1024;
 
-/// Cosines and sines of one kind of layer on the GPU.
-class DeviceRotary {
- public:
-  explicit DeviceRotary(const RopeConfig& rope) : dims_(rope.rotary_dims), table_(rope, true) {}
-
-  Status Grow(std::int64_t longest) {
-    table_.Grow(longest);
-    const std::int64_t count = table_.rows() * dims_ / 2;
-    DRAFTMILL_RETURN_IF_ERROR(cosines_.Grow(count));
-    DRAFTMILL_RETURN_IF_ERROR(sines_.Grow(count));
-    DRAFTMILL_RETURN_IF_ERROR(cosines_.Upload({table_.cosines(), static_cast<std::size_t>(count)}));
-    return sines_.Upload({table_.sines(), static_cast<std::size_t>(count)});
-  }
-
-  std::int64_t dims() const { return dims_; }
-  const RotaryTable& table() const { return table_; }
-  const float* cosines() const { return cosines_.data(); }
-  const float* sines() const { return sines_.data(); }
-
- private:
-  const std::int64_t dims_;
-  RotaryTable table_;
-  DeviceBuffer<float> cosines_;
-  DeviceBuffer<float> sines_;
-};
-
 AttentionShape ShapeOf(const ModelConfig& config) {
   AttentionShape shape;
   shape.heads = config.num_heads;
@@ -51,6 +26,8 @@ AttentionShape ShapeOf(const ModelConfig& config) {
   shape.head_dim = config.head_dim;
   shape.value_dim = config.head_dim;
   shape.scale = static_cast<float>(config.softmax_scale);
+  shape.softcap = static_cast<float>(config.attention_softcap);
+  shape.sinks = config.attention_sinks;
   shape.q = shape.k = shape.v = {config.qkv_width(), config.head_dim};
   return shape;
 }
@@ -127,7 +104,8 @@ class HeadsBranch : public AttentionBranch {
                         static_cast<std::size_t>((args.rows - tokens) * shape_.out_width()) * sizeof(Bf16), stream),
         "cudaMemsetAsync"));
     const Bf16* const k = qkv_.data() + config_.q_width();
-    return attention_.Run({qkv_.data(), k, k + config_.kv_width(), attended_.data(), args.sequences, WindowOf(args.index)}, stream);
+    return attention_.Run({qkv_.data(), k, k + config_.kv_width(), attended_.data(), args.sequences, WindowOf(args.index),
+                           args.layer.Vector(args.layer.layout->sinks)}, stream);
   }
 
   std::int64_t WindowOf(std::int64_t layer) const {
@@ -150,6 +128,7 @@ class HeadsBranch : public AttentionBranch {
 }  // namespace
 
 Result<std::unique_ptr<AttentionBranch>> AttentionBranch::Make(const ModelConfig& config, NormRounding rounding) {
+  if (config.latent) return MakeLatentBranch(config, rounding);
   DRAFTMILL_ASSIGN_OR_RETURN(DeviceAttention attention, DeviceAttention::Make(ShapeOf(config)));
   return std::unique_ptr<AttentionBranch>(std::make_unique<HeadsBranch>(config, rounding, std::move(attention)));
 }

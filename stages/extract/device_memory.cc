@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stages/extract/device_branch_memory.h"
 #include "stages/extract/layer_layout.h"
 
 namespace draftmill {
@@ -18,8 +19,10 @@ EngineMemory DeviceMemoryOf(const ModelConfig& config, const std::vector<std::in
     memory.resident_bytes += bytes;
   }
   // Residual stream and branch stay for the whole block; where experts take a block's rows, so does what they read.
-  memory.block_token_bytes = 2 * config.hidden_size * (config.experts ? 3 : 2);
-  memory.token_bytes = 2 * ((1 + kCaptureBuffers) * config.hidden_size + config.qkv_width() + config.q_width() + 3 * config.intermediate_size) + 64;
+  memory.block_token_bytes = 2 * config.hidden_size * (config.experts ? 3 : 2) + BlockRowBytes(config);
+  memory.token_bytes = 2 * (1 + kCaptureBuffers) * config.hidden_size + BatchRowBytes(config) + 64;
+  memory.shared_bytes += FixedBranchBytes(config);
+  memory.resident_bytes += FixedBranchBytes(config);
   return memory;
 }
 

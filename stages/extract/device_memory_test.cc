@@ -28,16 +28,13 @@ TEST(DeviceMemoryTest, WeightsAreCountedAsTheyAreKept) {
 TEST(DeviceSupportTest, WhatIsNotRunIsNamed) {
   EXPECT_TRUE(CheckDeviceSupports(Llama()).ok());
   ModelConfig config = Llama();
-  config.attention_softcap = 50;
-  EXPECT_THAT(CheckDeviceSupports(config).message(), HasSubstr("soft cap"));
+  config.head_dim = 512;
+  EXPECT_THAT(CheckDeviceSupports(config).message(), HasSubstr("more than 256"));
   config = Llama();
-  config.experts.emplace();
-  EXPECT_THAT(CheckDeviceSupports(config).message(), HasSubstr("routed experts"));
+  config.experts.emplace().experts = 4096;
+  EXPECT_THAT(CheckDeviceSupports(config).message(), HasSubstr("2,048 experts"));
   config = Llama();
-  config.quantization.method = QuantizationMethod::kPackedInt4;
-  EXPECT_THAT(CheckDeviceSupports(config).message(), HasSubstr("quantised weights"));
-  config = Llama();
-  config.head_dim = 20;
+  config.hidden_size = 32768;
   EXPECT_EQ(CheckDeviceSupports(config).code(), StatusCode::kUnsupported);
 }
 

@@ -6,17 +6,23 @@
 //
 // Rows are those of a whole block where a layer has routed experts: an expert takes its tokens from all of them, so other rows
 // mean other products and, in the last bit, other results. Dense layers give the same for any cut at multiples of the
-// products' shapes. One object belongs to one thread and one GPU. What torch throws passes through.
+// products' shapes. Layers with experts wait for the GPU once (device_experts.h). One object belongs to one thread and one GPU. What torch throws passes through.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/status.h"
-#include "kernels/device_buffer.h"
 #include "stages/extract/device_layer.h"
 #include "stages/extract/model_config.h"
 
+// As the CUDA runtime declares it: this header needs no toolkit.
+using cudaStream_t = struct CUstream_st*;
+
 namespace draftmill {
+
+class DeviceExperts;
+class DeviceGatedMlp;
 
 struct MlpBranchArgs {
   DeviceLayer layer;
@@ -27,16 +33,19 @@ struct MlpBranchArgs {
 
 class MlpBranch {
  public:
-  explicit MlpBranch(const ModelConfig& config) : config_(config) {}
+  explicit MlpBranch(const ModelConfig& config);
+  ~MlpBranch();
+  MlpBranch(const MlpBranch&) = delete;
+  MlpBranch& operator=(const MlpBranch&) = delete;
 
   /// Makes room for so many rows. Waits for the GPU where something grows.
   Status Reserve(std::int64_t rows);
   Status Run(const MlpBranchArgs& args, cudaStream_t stream);
 
  private:
-  const ModelConfig config_;
-  cuda::DeviceBuffer<Bf16> gate_up_;   ///< [rows, 2 * intermediate]
-  cuda::DeviceBuffer<Bf16> gated_;     ///< [rows, intermediate]
+  const std::int64_t intermediate_;
+  const std::unique_ptr<DeviceGatedMlp> mlp_;
+  const std::unique_ptr<DeviceExperts> experts_;   ///< null where the model has none
 };
 
 }  // namespace draftmill

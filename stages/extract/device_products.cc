@@ -31,6 +31,11 @@ void DeviceLinear(const DeviceLinearArgs& args) {
   }
 }
 
+void DeviceLinearToFloat(const DeviceLinearToFloatArgs& args) {
+  at::Tensor out = at::from_blob(args.out, {args.rows, args.outputs}, OnThisDevice(at::kFloat));
+  at::mm_out(out, View(args.a, args.rows, args.inputs), View(args.weight, args.outputs, args.inputs).t(), at::kFloat);
+}
+
 void KeepFloatSums() { at::globalContext().setAllowBF16ReductionCuBLAS(false); }
 
 }  // namespace draftmill

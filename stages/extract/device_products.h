@@ -23,6 +23,17 @@ struct DeviceLinearArgs {
 };
 void DeviceLinear(const DeviceLinearArgs& args);
 
+/// The same with float32 results that are not rounded, without bias.
+struct DeviceLinearToFloatArgs {
+  const Bf16* a = nullptr;
+  const Bf16* weight = nullptr;
+  float* out = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+};
+void DeviceLinearToFloat(const DeviceLinearToFloatArgs& args);
+
 /// Makes products keep float32 sums to the end, as the published models have it. Once in a process is enough.
 void KeepFloatSums();
 

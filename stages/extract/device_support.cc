@@ -1,22 +1,22 @@
 #include "stages/extract/device_support.h"
 
+#include <algorithm>
 #include <string>
 
 namespace draftmill {
 namespace {
 
 constexpr std::int64_t kMaxHeadDim = 256;
+constexpr std::int64_t kMaxNormWidth = 16384;
+constexpr std::int64_t kMaxExperts = 2048;
 
-/// What stands against it, or null.
+/// What stands against it, or null: limits of kernels/decoder_cuda.h, attention_cuda.h and experts_cuda.h.
 const char* Obstacle(const ModelConfig& config) {
-  if (config.quantization.method != QuantizationMethod::kNone) return "quantised weights";
-  if (config.latent) return "multi-head latent attention";
-  if (config.experts) return "routed experts";
-  if (config.attention_softcap > 0) return "a soft cap on attention's logits";
-  if (config.attention_sinks) return "attention sinks";
-  if (config.rope.type == RopeType::kLongRope) return "longrope";
-  if (config.activation == Activation::kClampedSwiglu) return "the clamped SwiGLU";
-  if (config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) return "heads whose dims are no multiple of 8 up to 256";
+  if (config.head_dim > kMaxHeadDim || config.head_dim % 2 != 0) return "heads of more than 256 or an odd number of dims";
+  if (config.latent && config.latent->v_dim > kMaxHeadDim) return "values of more than 256 dims a head";
+  if (config.hidden_size > kMaxNormWidth) return "a hidden size beyond 16,384";
+  if (config.latent && std::max(config.latent->q_lora_rank, config.latent->kv_lora_rank) > kMaxNormWidth) return "latents beyond 16,384";
+  if (config.experts && config.experts->experts > kMaxExperts) return "more than 2,048 experts in a layer";
   return nullptr;
 }
 

@@ -10,7 +10,11 @@ EAGER = ("gpt_oss", "gemma2")
 def load(folder, dtype):
     from transformers import AutoConfig, AutoModelForCausalLM
     eager = AutoConfig.from_pretrained(folder).model_type in EAGER
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager" if eager else "sdpa").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager" if eager else "sdpa").eval()
+    for module in model.modules():  # transformers up to 5.17 clamps at 7 whatever config.json says
+        if hasattr(module, "limit") and hasattr(model.config, "swiglu_limit"):
+            module.limit = model.config.swiglu_limit
+    return model
 
 
 def model_states(model, ids, layers, attention_mask=None):

@@ -1,8 +1,7 @@
-#include "kernels/attention_cuda.h"
-
 #include <algorithm>
 #include <limits>
 
+#include "kernels/attention_cuda.h"
 #include "kernels/cuda_check.h"
 #include "kernels/vector_cuda.h"
 
@@ -24,14 +23,16 @@ struct Shape {
   static constexpr int kDims = kDimsOfHead;
   static constexpr int kValueDims = kDimsOfValue;
   static constexpr int kKeys = kKeysOfBlock;
-  static constexpr bool kAligned = kIsAligned;   ///< rows begin at 16 bytes and have whole packs
+  static constexpr bool kAligned = kIsAligned;  ///< rows begin at 16 bytes and have whole packs
   // A pack more than needed: eight neighbouring rows then lie in different banks.
   static constexpr int kHeadStride = kDims + kPack;
   static constexpr int kValueStride = kValueDims + kPack;
   static constexpr int kSharedBytes = 2 * ((kQueries + kKeys) * kHeadStride + kKeys * kValueStride);
 };
 
-__device__ inline std::uint32_t SharedAddress(const Bf16* pointer) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer)); }
+__device__ inline std::uint32_t SharedAddress(const Bf16* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
 
 /// Four 8 x 8 matrices of bfloat16; lane i names row i % 8 of matrix i / 8.
 __device__ inline void LoadMatrices(std::uint32_t (&out)[4], const Bf16* row) {
@@ -47,10 +48,13 @@ __device__ inline void LoadMatricesTransposed(std::uint32_t (&out)[4], const Bf1
                : "memory");
 }
 /// sums [16, 8] += a [16, 16] * b [16, 8].
-__device__ inline void MultiplyAdd(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b_low, std::uint32_t b_high) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
+__device__ inline void MultiplyAdd(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b_low,
+                                   std::uint32_t b_high) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
 }
 
 __device__ inline std::uint32_t PackPair(float low, float high) {
@@ -67,15 +71,16 @@ __device__ void LoadRows(Bf16* shared, const Bf16* from, std::int64_t token_stri
       const int col = i % kPacks * kPack;
       const bool there = row < valid && col < dims;
       const Bf16* source = there ? from + row * token_stride + col : from;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared + row * kStride + col)), "l"(source),
-                   "r"(there ? 16 : 0)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared + row * kStride + col)),
+                   "l"(source), "r"(there ? 16 : 0)
                    : "memory");
     }
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kCols; i += kThreads) {
       const int row = i / kCols;
       const int col = i % kCols;
-      shared[row * kStride + col].bits = row < valid && col < dims ? from[row * token_stride + col].bits : std::uint16_t{0};
+      shared[row * kStride + col].bits =
+          row < valid && col < dims ? from[row * token_stride + col].bits : std::uint16_t{0};
     }
   }
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -88,7 +93,7 @@ __device__ inline void WaitForRows() {
 
 /// Where this block of threads works.
 struct Place {
-  std::int64_t first_token;   ///< of the sequence
+  std::int64_t first_token;  ///< of the sequence
   int tokens;
   int first_query;
   int head;
@@ -186,9 +191,9 @@ __device__ void AddValues(const float (&weights)[S::kKeys / 8][4], const Bf16* v
   const Bf16* const value = values + lane % 16 * S::kValueStride + lane / 16 * 8;
 #pragma unroll
   for (int k = 0; k < S::kKeys / 16; ++k) {
-    const std::uint32_t a[4] = {PackPair(weights[2 * k][0], weights[2 * k][1]), PackPair(weights[2 * k][2], weights[2 * k][3]),
-                                PackPair(weights[2 * k + 1][0], weights[2 * k + 1][1]),
-                                PackPair(weights[2 * k + 1][2], weights[2 * k + 1][3])};
+    const std::uint32_t a[4] = {
+        PackPair(weights[2 * k][0], weights[2 * k][1]), PackPair(weights[2 * k][2], weights[2 * k][3]),
+        PackPair(weights[2 * k + 1][0], weights[2 * k + 1][1]), PackPair(weights[2 * k + 1][2], weights[2 * k + 1][3])};
 #pragma unroll
     for (int n = 0; n < S::kValueDims / 16; ++n) {
       std::uint32_t b[4];
@@ -255,11 +260,12 @@ __global__ __launch_bounds__(kThreads) void AttendKernel(AttendArgs args) {
   const int seen = args.window > 0 ? max(0, place.first_query - static_cast<int>(args.window) + 1) : 0;
   const int end = min(place.first_query + kQueries, place.tokens);
   const auto load_keys = [&](int key) {
-    LoadRows<S::kKeys, S::kDims, S::kHeadStride, S::kAligned>(keys, k + key * args.k_token, args.k_token, place.tokens - key, dims);
+    LoadRows<S::kKeys, S::kDims, S::kHeadStride, S::kAligned>(keys, k + key * args.k_token, args.k_token,
+                                                              place.tokens - key, dims);
   };
   const auto load_values = [&](int key) {
-    LoadRows<S::kKeys, S::kValueDims, S::kValueStride, S::kAligned>(values, v + key * args.v_token, args.v_token, place.tokens - key,
-                                                                    value_dims);
+    LoadRows<S::kKeys, S::kValueDims, S::kValueStride, S::kAligned>(values, v + key * args.v_token, args.v_token,
+                                                                    place.tokens - key, value_dims);
   };
   Rows<S> rows;
 #pragma unroll
@@ -268,7 +274,8 @@ __global__ __launch_bounds__(kThreads) void AttendKernel(AttendArgs args) {
   rows.sum[0] = rows.sum[1] = 0.0F;
 
   int key = seen / S::kKeys * S::kKeys;
-  LoadRows<kQueries, S::kDims, S::kHeadStride, S::kAligned>(queries, q, args.q_token, place.tokens - place.first_query, dims);
+  LoadRows<kQueries, S::kDims, S::kHeadStride, S::kAligned>(queries, q, args.q_token, place.tokens - place.first_query,
+                                                            dims);
   load_keys(key);
   load_values(key);
   for (; key < end; key += S::kKeys) {
@@ -293,10 +300,12 @@ __global__ __launch_bounds__(kThreads) void AttendKernel(AttendArgs args) {
 template <typename S>
 Status Launch(const AttendArgs& args, cudaStream_t stream) {
   if constexpr (S::kSharedBytes > 48 * 1024) {
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaFuncSetAttribute(AttendKernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
-                                    "shared memory of attention"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        Check(cudaFuncSetAttribute(AttendKernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+              "shared memory of attention"));
   }
-  const dim3 grid(CeilDiv(args.longest, kQueries), static_cast<unsigned>(args.heads), static_cast<unsigned>(args.sequences));
+  const dim3 grid(CeilDiv(args.longest, kQueries), static_cast<unsigned>(args.heads),
+                  static_cast<unsigned>(args.sequences));
   AttendKernel<S><<<grid, kThreads, S::kSharedBytes, stream>>>(args);
   return CheckLaunch("Attend");
 }
@@ -311,7 +320,8 @@ Status LaunchFor(const AttendArgs& args, cudaStream_t stream) {
 }
 
 bool HasWholePacks(const AttendArgs& args) {
-  for (const std::int64_t count : {args.q_token, args.q_head, args.k_token, args.k_head, args.v_token, args.v_head, args.head_dim, args.value_dim}) {
+  for (const std::int64_t count : {args.q_token, args.q_head, args.k_token, args.k_head, args.v_token, args.v_head,
+                                   args.head_dim, args.value_dim}) {
     if (count % kPack != 0) return false;
   }
   return IsAligned(args.q) && IsAligned(args.k) && IsAligned(args.v) && IsAligned(args.out);
@@ -321,9 +331,12 @@ bool HasWholePacks(const AttendArgs& args) {
 
 Status Attend(const AttendArgs& args, cudaStream_t stream) {
   if (args.sequences <= 0 || args.longest <= 0) return OkStatus();
-  if (args.head_dim > kMostAttentionDims || args.value_dim > kMostAttentionDims) return Internal("Attend: heads of more than 256 dims");
-  if (args.sequences > kMostGridRows || args.heads > kMostGridRows) return Internal("Attend: more than 65,535 sequences or heads");
-  if (args.longest >= std::numeric_limits<std::int32_t>::max() / 2) return Internal("Attend: a sequence beyond 2^30 tokens");
+  if (args.head_dim > kMostAttentionDims || args.value_dim > kMostAttentionDims)
+    return Internal("Attend: heads of more than 256 dims");
+  if (args.sequences > kMostGridRows || args.heads > kMostGridRows)
+    return Internal("Attend: more than 65,535 sequences or heads");
+  if (args.longest >= std::numeric_limits<std::int32_t>::max() / 2)
+    return Internal("Attend: a sequence beyond 2^30 tokens");
   AttendArgs bounded = args;
   if (args.window >= args.longest) bounded.window = 0;  // it cuts nothing off
   return HasWholePacks(args) ? LaunchFor<true>(bounded, stream) : LaunchFor<false>(bounded, stream);

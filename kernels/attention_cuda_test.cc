@@ -31,11 +31,14 @@ struct Case {
 TEST_F(AttentionCudaTest, Attend) {
   const std::vector<std::int32_t> mixed{1, 127, 2, 129, 64, 300, 65, 1};
   const std::vector<Case> cases = {
-      {4, 2, 64, 64, 0, 0, false, mixed},       {4, 4, 128, 128, 0, 0, false, mixed},   {2, 2, 192, 128, 0, 0, false, mixed},
-      {4, 1, 256, 256, 0, 0, false, mixed},     {4, 2, 256, 256, 50, 100, false, mixed}, {4, 2, 32, 32, 5, 17, false, mixed},
-      {8, 1, 64, 64, 0, 128, true, mixed},      {8, 2, 32, 32, 0, 0, true, mixed},      {4, 4, 24, 20, 0, 0, false, mixed},
-      {3, 1, 18, 18, 0, 7, false, {5, 70}},     {2, 1, 250, 131, 3, 0, true, {70, 33}}, {1, 1, 2, 2, 0, 1, false, {9}},
-      {2, 2, 192, 128, 0, 64, true, {1000}},    {2, 1, 96, 96, 0, 511, false, {1, 1024}}, {1, 1, 136, 136, 30, 0, false, {200}},
+      {4, 2, 64, 64, 0, 0, false, mixed},      {4, 4, 128, 128, 0, 0, false, mixed},
+      {2, 2, 192, 128, 0, 0, false, mixed},    {4, 1, 256, 256, 0, 0, false, mixed},
+      {4, 2, 256, 256, 50, 100, false, mixed}, {4, 2, 32, 32, 5, 17, false, mixed},
+      {8, 1, 64, 64, 0, 128, true, mixed},     {8, 2, 32, 32, 0, 0, true, mixed},
+      {4, 4, 24, 20, 0, 0, false, mixed},      {3, 1, 18, 18, 0, 7, false, {5, 70}},
+      {2, 1, 250, 131, 3, 0, true, {70, 33}},  {1, 1, 2, 2, 0, 1, false, {9}},
+      {2, 2, 192, 128, 0, 64, true, {1000}},   {2, 1, 96, 96, 0, 511, false, {1, 1024}},
+      {1, 1, 136, 136, 30, 0, false, {200}},
   };
   for (const Case& c : cases) {
     const std::int64_t tokens = std::accumulate(c.lengths.begin(), c.lengths.end(), std::int64_t{0});
@@ -52,13 +55,26 @@ TEST_F(AttentionCudaTest, Attend) {
     const auto device_starts = ToDevice(starts);
     const auto device_sinks = ToDevice(sinks);
     auto device_out = ToDevice(out);
-    AttendArgs args{.q = device_rows.data(), .k = device_rows.data() + q_width, .v = device_rows.data() + q_width + k_width,
-                    .out = device_out.data(), .q_token = stride, .q_head = c.head_dim, .k_token = stride, .k_head = c.head_dim,
-                    .v_token = stride, .v_head = c.value_dim, .starts = device_starts.data(),
+    AttendArgs args{.q = device_rows.data(),
+                    .k = device_rows.data() + q_width,
+                    .v = device_rows.data() + q_width + k_width,
+                    .out = device_out.data(),
+                    .q_token = stride,
+                    .q_head = c.head_dim,
+                    .k_token = stride,
+                    .k_head = c.head_dim,
+                    .v_token = stride,
+                    .v_head = c.value_dim,
+                    .starts = device_starts.data(),
                     .sequences = static_cast<std::int64_t>(c.lengths.size()),
-                    .longest = *std::max_element(c.lengths.begin(), c.lengths.end()), .heads = c.heads, .kv_heads = c.kv_heads,
-                    .head_dim = c.head_dim, .value_dim = c.value_dim,
-                    .scale = 1.5F / std::sqrt(static_cast<float>(c.head_dim)), .softcap = c.softcap, .window = c.window,
+                    .longest = *std::max_element(c.lengths.begin(), c.lengths.end()),
+                    .heads = c.heads,
+                    .kv_heads = c.kv_heads,
+                    .head_dim = c.head_dim,
+                    .value_dim = c.value_dim,
+                    .scale = 1.5F / std::sqrt(static_cast<float>(c.head_dim)),
+                    .softcap = c.softcap,
+                    .window = c.window,
                     .sinks = c.sinks ? device_sinks.data() : nullptr};
     Finish(cuda::Attend(args, nullptr));
     const std::vector<Bf16> got = device_out.Download().value();
@@ -76,7 +92,8 @@ TEST_F(AttentionCudaTest, Attend) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       const double difference = static_cast<double>(ToFloat(got[i])) - static_cast<double>(ToFloat(out[i]));
       // Weights are rounded to bfloat16: a step of the largest value, for values of about one.
-      ASSERT_LE(std::abs(difference), 0.03) << c.head_dim << " dims: place " << i << ", " << ToFloat(got[i]) << " for " << ToFloat(out[i]);
+      ASSERT_LE(std::abs(difference), 0.03)
+          << c.head_dim << " dims: place " << i << ", " << ToFloat(got[i]) << " for " << ToFloat(out[i]);
       error += difference * difference;
       size += static_cast<double>(ToFloat(out[i])) * static_cast<double>(ToFloat(out[i]));
     }
@@ -94,9 +111,27 @@ TEST(AttentionReferenceTest, WindowCapAndSinkByHand) {
   const std::vector<std::int32_t> starts{0, 3};
   const std::vector<float> sinks{0.5F};
   std::vector<Bf16> out(3);
-  AttendArgs args{.q = q.data(), .k = k.data(), .v = v.data(), .out = out.data(), .q_token = 1, .q_head = 1, .k_token = 1, .k_head = 1,
-                  .v_token = 1, .v_head = 1, .starts = starts.data(), .sequences = 1, .longest = 3, .heads = 1, .kv_heads = 1,
-                  .head_dim = 1, .value_dim = 1, .scale = 2.0F, .softcap = 3.0F, .window = 2, .sinks = sinks.data()};
+  AttendArgs args{.q = q.data(),
+                  .k = k.data(),
+                  .v = v.data(),
+                  .out = out.data(),
+                  .q_token = 1,
+                  .q_head = 1,
+                  .k_token = 1,
+                  .k_head = 1,
+                  .v_token = 1,
+                  .v_head = 1,
+                  .starts = starts.data(),
+                  .sequences = 1,
+                  .longest = 3,
+                  .heads = 1,
+                  .kv_heads = 1,
+                  .head_dim = 1,
+                  .value_dim = 1,
+                  .scale = 2.0F,
+                  .softcap = 3.0F,
+                  .window = 2,
+                  .sinks = sinks.data()};
   cuda::reference::Attend(args);
   const double one = std::exp(3 * std::tanh(2.0 / 3));
   const double two = std::exp(3 * std::tanh(4.0 / 3));

@@ -18,9 +18,11 @@ void AttendQuery(const AttendArgs& args, std::int64_t start, std::int64_t query,
   for (std::int64_t key = first; key <= query; ++key) {
     const Bf16* const k = args.k + (start + key) * args.k_token + kv_head * args.k_head;
     double logit = 0;
-    for (std::int64_t d = 0; d < args.head_dim; ++d) logit += static_cast<double>(ToFloat(q[d])) * static_cast<double>(ToFloat(k[d]));
+    for (std::int64_t d = 0; d < args.head_dim; ++d)
+      logit += static_cast<double>(ToFloat(q[d])) * static_cast<double>(ToFloat(k[d]));
     logit *= static_cast<double>(args.scale);
-    if (args.softcap > 0) logit = static_cast<double>(args.softcap) * std::tanh(logit / static_cast<double>(args.softcap));
+    if (args.softcap > 0)
+      logit = static_cast<double>(args.softcap) * std::tanh(logit / static_cast<double>(args.softcap));
     weights.push_back(logit);
   }
   double largest = *std::max_element(weights.begin(), weights.end());

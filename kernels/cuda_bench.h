@@ -25,7 +25,8 @@ cuda::DeviceBuffer<T> Filled(std::int64_t count, const std::function<T(std::int6
   return buffer;
 }
 inline cuda::DeviceBuffer<Bf16> RandomValues(std::int64_t count) {
-  return Filled<Bf16>(count, [](std::int64_t i) { return ToBf16(static_cast<float>((i * 2654435761LL) % 2001 - 1000) * 1e-3F); });
+  return Filled<Bf16>(
+      count, [](std::int64_t i) { return ToBf16(static_cast<float>((i * 2654435761LL) % 2001 - 1000) * 1e-3F); });
 }
 
 inline cuda::DeviceBuffer<float> RandomWeights(std::int64_t count) {
@@ -55,8 +56,9 @@ inline double CopyRate() {
     const std::int64_t bytes = std::int64_t{4} << 30;
     auto from = cuda::DeviceBuffer<std::byte>::Make(bytes).value();
     auto to = cuda::DeviceBuffer<std::byte>::Make(bytes).value();
-    const double seconds = SecondsOf(
-        [&] { cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, nullptr); });
+    const double seconds = SecondsOf([&] {
+      cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, nullptr);
+    });
     return 2.0 * static_cast<double>(bytes) / seconds;
   }();
   return rate;
@@ -70,8 +72,8 @@ inline void Measure(benchmark::State& state, std::int64_t bytes, const std::func
     if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
   }
   state.SetBytesProcessed(state.iterations() * bytes);
-  state.counters["copy_share"] = benchmark::Counter(
-      static_cast<double>(bytes) / CopyRate(), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["copy_share"] =
+      benchmark::Counter(static_cast<double>(bytes) / CopyRate(), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 }  // namespace draftmill

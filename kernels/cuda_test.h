@@ -1,5 +1,5 @@
-// What the tests of CUDA kernels share: random values, copies to the GPU, comparison with the reference. Without a GPU the
-// tests of the fixture are skipped.
+// What the tests of CUDA kernels share: random values, copies to the GPU, comparison with the reference. Without a GPU
+// the tests of the fixture are skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,12 +48,15 @@ class Random {
   std::mt19937 engine_{11};
 };
 
-inline std::vector<Bf16> Poisoned(std::int64_t count) { return std::vector<Bf16>(static_cast<std::size_t>(count), Bf16{kPoison}); }
+inline std::vector<Bf16> Poisoned(std::int64_t count) {
+  return std::vector<Bf16>(static_cast<std::size_t>(count), Bf16{kPoison});
+}
 
 /// The kernel may differ from the reference by one step of bfloat16, where a sum in another order crosses a rounding
-/// boundary, and only in few places. Two roundings on the way make two steps; where terms cancel, `absolute` is a step of
-/// the larger one.
-inline void ExpectClose(const std::vector<Bf16>& got, const std::vector<Bf16>& want, const std::string& what, float absolute = 0.0F) {
+/// boundary, and only in few places. Two roundings on the way make two steps; where terms cancel, `absolute` is a step
+/// of the larger one.
+inline void ExpectClose(const std::vector<Bf16>& got, const std::vector<Bf16>& want, const std::string& what,
+                        float absolute = 0.0F) {
   ASSERT_EQ(got.size(), want.size()) << what;
   std::size_t different = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -71,7 +74,8 @@ inline void ExpectSame(const std::vector<Bf16>& got, const std::vector<Bf16>& wa
   ASSERT_EQ(got.size(), want.size()) << what;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(ToFloat(got[i])) && std::isnan(ToFloat(want[i]))) continue;
-    ASSERT_EQ(got[i].bits, want[i].bits) << what << ": place " << i << ", " << ToFloat(got[i]) << " for " << ToFloat(want[i]);
+    ASSERT_EQ(got[i].bits, want[i].bits) << what << ": place " << i << ", " << ToFloat(got[i]) << " for "
+                                         << ToFloat(want[i]);
   }
 }
 

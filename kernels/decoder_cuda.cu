@@ -1,8 +1,7 @@
-#include "kernels/decoder_cuda.h"
-
 #include <algorithm>
 
 #include "kernels/cuda_check.h"
+#include "kernels/decoder_cuda.h"
 #include "kernels/vector_cuda.h"
 
 namespace draftmill::cuda {
@@ -153,8 +152,8 @@ struct PairValues {
   }
 };
 
-/// Halves of whole heads, sixteen bytes at a time: a thread rotates eight pairs of a head, 2^kLaneBits neighbouring threads
-/// hold a head, and each goes through several heads with its cosines, sines and weights in registers.
+/// Halves of whole heads, sixteen bytes at a time: a thread rotates eight pairs of a head, 2^kLaneBits neighbouring
+/// threads hold a head, and each goes through several heads with its cosines, sines and weights in registers.
 template <int kLaneBits, bool kNorms>
 __global__ void RotateHalvesKernel(RotateHeadsArgs args) {
   constexpr int kLanes = 1 << kLaneBits;
@@ -169,7 +168,8 @@ __global__ void RotateHalvesKernel(RotateHeadsArgs args) {
   Bf16* const row = args.heads + static_cast<std::int64_t>(blockIdx.x) * args.row_stride + lane * kPack;
   const int q_heads = static_cast<int>(args.q_heads);
   const int heads = q_heads + static_cast<int>(args.k_heads);
-  for (int head = static_cast<int>(threadIdx.x) >> kLaneBits; head < heads; head += static_cast<int>(blockDim.x) >> kLaneBits) {
+  for (int head = static_cast<int>(threadIdx.x) >> kLaneBits; head < heads;
+       head += static_cast<int>(blockDim.x) >> kLaneBits) {
     Bf16* const stored = row + head * 2 * kHalf;
     float a[kPack];
     float b[kPack];
@@ -240,8 +240,7 @@ __global__ void RotateAnyKernel(RotateHeadsArgs args) {
       sum += a[p] * a[p] + b[p] * b[p];
     }
     const float* weight = head < args.q_heads ? args.q_norm : args.k_norm;
-    const float inverse =
-        rsqrtf(GroupSum(sum, kWarp, 0xffffffffU) / static_cast<float>(args.head_dim) + args.epsilon);
+    const float inverse = rsqrtf(GroupSum(sum, kWarp, 0xffffffffU) / static_cast<float>(args.head_dim) + args.epsilon);
 #pragma unroll
     for (int p = 0; p < kPairs; ++p) {
       const std::int64_t pair = lane + p * kWarp;
@@ -394,11 +393,20 @@ Status RotateHeads(const RotateHeadsArgs& args, cudaStream_t stream) {
     return Internal("RotateHeads: heads of more than 256 or an odd number of dims");
   }
   switch (TakesHalves(args) ? args.head_dim : 0) {
-    case 32: LaunchHalves<1>(args, stream); break;
-    case 64: LaunchHalves<2>(args, stream); break;
-    case 128: LaunchHalves<3>(args, stream); break;
-    case 256: LaunchHalves<4>(args, stream); break;
-    default: RotateAnyKernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
+    case 32:
+      LaunchHalves<1>(args, stream);
+      break;
+    case 64:
+      LaunchHalves<2>(args, stream);
+      break;
+    case 128:
+      LaunchHalves<3>(args, stream);
+      break;
+    case 256:
+      LaunchHalves<4>(args, stream);
+      break;
+    default:
+      RotateAnyKernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
   }
   return CheckLaunch("RotateHeads");
 }
@@ -407,9 +415,15 @@ Status Gate(const GateArgs& args, cudaStream_t stream) {
   if (!HasWork(args.rows, args.width)) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(CheckRows(args.rows, "Gate"));
   switch (args.kind) {
-    case GateKind::kSilu: LaunchGate<GateKind::kSilu>(args, stream); break;
-    case GateKind::kGeluTanh: LaunchGate<GateKind::kGeluTanh>(args, stream); break;
-    case GateKind::kClampedSwiglu: LaunchGate<GateKind::kClampedSwiglu>(args, stream); break;
+    case GateKind::kSilu:
+      LaunchGate<GateKind::kSilu>(args, stream);
+      break;
+    case GateKind::kGeluTanh:
+      LaunchGate<GateKind::kGeluTanh>(args, stream);
+      break;
+    case GateKind::kClampedSwiglu:
+      LaunchGate<GateKind::kClampedSwiglu>(args, stream);
+      break;
   }
   return CheckLaunch("Gate");
 }

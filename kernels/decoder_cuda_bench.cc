@@ -1,5 +1,5 @@
-// How near the kernels come to the rate at which this GPU copies. Sizes of an 8B model and a batch of 32,768 tokens; each
-// line shows bytes read and written per second, and its share of a device-to-device copy measured first.
+// How near the kernels come to the rate at which this GPU copies. Sizes of an 8B model and a batch of 32,768 tokens;
+// each line shows bytes read and written per second, and its share of a device-to-device copy measured first.
 #include <benchmark/benchmark.h>
 
 #include "kernels/cuda_bench.h"
@@ -24,9 +24,18 @@ void BM_AddNorm(benchmark::State& state) {
   auto weight = RandomWeights(kHidden);
   auto out = RandomValues(kRows * kHidden);
   auto capture = RandomValues(kRows * kHidden * 2);
-  const AddNormArgs args{.residual = residual.data(), .branch = branch.data(), .branch_weight = nullptr, .weight = weight.data(),
-                         .out = out.data(), .capture = captures ? capture.data() : nullptr, .capture_stride = 2 * kHidden,
-                         .rows = kRows, .cols = kHidden, .epsilon = 1e-5F, .rounding = NormRounding::kHf, .one_plus = false};
+  const AddNormArgs args{.residual = residual.data(),
+                         .branch = branch.data(),
+                         .branch_weight = nullptr,
+                         .weight = weight.data(),
+                         .out = out.data(),
+                         .capture = captures ? capture.data() : nullptr,
+                         .capture_stride = 2 * kHidden,
+                         .rows = kRows,
+                         .cols = kHidden,
+                         .epsilon = 1e-5F,
+                         .rounding = NormRounding::kHf,
+                         .one_plus = false};
   Measure(state, kRows * kHidden * 2 * (captures ? 5 : 4), [&] { return cuda::AddNorm(args, nullptr); });
 }
 
@@ -38,11 +47,20 @@ void BM_RotateHeads(benchmark::State& state) {
   auto norm = RandomWeights(kDims);
   auto positions = Filled<std::int32_t>(kRows, [](std::int64_t i) { return static_cast<std::int32_t>(i % 4096); });
   auto table = Filled<float>(4096 * kDims / 2, [](std::int64_t i) { return static_cast<float>(i % 7) * 0.1F; });
-  const RotateHeadsArgs args{.heads = heads.data(), .positions = positions.data(), .cosines = table.data(), .sines = table.data(),
+  const RotateHeadsArgs args{.heads = heads.data(),
+                             .positions = positions.data(),
+                             .cosines = table.data(),
+                             .sines = table.data(),
                              .q_norm = state.range(0) != 0 ? norm.data() : nullptr,
                              .k_norm = state.range(0) != 0 ? norm.data() : nullptr,
-                             .rows = kRows, .row_stride = 48 * kDims, .q_heads = 32, .k_heads = 8, .head_dim = kDims,
-                             .rotary_dims = kDims, .interleaved = false, .epsilon = 1e-6F};
+                             .rows = kRows,
+                             .row_stride = 48 * kDims,
+                             .q_heads = 32,
+                             .k_heads = 8,
+                             .head_dim = kDims,
+                             .rotary_dims = kDims,
+                             .interleaved = false,
+                             .epsilon = 1e-6F};
   Measure(state, kRows * kHeads * kDims * 2 * 2, [&] { return cuda::RotateHeads(args, nullptr); });
 }
 

@@ -1,5 +1,5 @@
-// The kernels of decoder_cuda.h against their reference, over odd sizes; and the reference against plain mathematics. The
-// first half needs a GPU and is skipped without one.
+// The kernels of decoder_cuda.h against their reference, over odd sizes; and the reference against plain mathematics.
+// The first half needs a GPU and is skipped without one.
 #include "kernels/decoder_cuda.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,8 @@ TEST_F(DecoderCudaTest, AddNorm) {
 
 /// Latent norms read the leading values of longer rows and leave them alone.
 TEST_F(DecoderCudaTest, AddNormOfPartsOfRows) {
-  for (const auto& [cols, stride] : std::vector<std::pair<std::int64_t, std::int64_t>>{{512, 576}, {24, 32}, {33, 41}}) {
+  for (const auto& [cols, stride] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{512, 576}, {24, 32}, {33, 41}}) {
     std::vector<Bf16> rows = random_.Values(127 * stride);
     const std::vector<Bf16> before = rows;
     const std::vector<float> weight = random_.Weights(cols, 1.0F, 0.2F);
@@ -93,8 +94,13 @@ TEST_F(DecoderCudaTest, AddNormOfPartsOfRows) {
     auto device_rows = ToDevice(rows);
     const auto device_weight = ToDevice(weight);
     auto device_out = ToDevice(out);
-    AddNormArgs args{.residual = device_rows.data(), .weight = device_weight.data(), .out = device_out.data(), .rows = 127, .cols = cols,
-                     .epsilon = 1e-6F, .residual_stride = stride};
+    AddNormArgs args{.residual = device_rows.data(),
+                     .weight = device_weight.data(),
+                     .out = device_out.data(),
+                     .rows = 127,
+                     .cols = cols,
+                     .epsilon = 1e-6F,
+                     .residual_stride = stride};
     Finish(cuda::AddNorm(args, nullptr));
     args.residual = rows.data();
     args.weight = weight.data();
@@ -111,8 +117,12 @@ TEST_F(DecoderCudaTest, AssembleLatent) {
     std::int64_t rows, heads, nope, rope, v;
     bool interleaved;
   };
-  for (const Case& c : std::vector<Case>{{129, 64, 128, 64, 128, true}, {127, 4, 16, 8, 20, true}, {1, 3, 16, 8, 24, true},
-                                         {5, 2, 10, 6, 7, true}, {127, 4, 16, 8, 16, false}, {3, 1, 128, 64, 128, false}}) {
+  for (const Case& c : std::vector<Case>{{129, 64, 128, 64, 128, true},
+                                         {127, 4, 16, 8, 20, true},
+                                         {1, 3, 16, 8, 24, true},
+                                         {5, 2, 10, 6, 7, true},
+                                         {127, 4, 16, 8, 16, false},
+                                         {3, 1, 128, 64, 128, false}}) {
     const std::int64_t head_dim = c.nope + c.rope;
     const std::int64_t stride = 40 + c.rope;
     std::vector<Bf16> q = random_.Values(c.rows * c.heads * head_dim);
@@ -130,11 +140,20 @@ TEST_F(DecoderCudaTest, AssembleLatent) {
     const auto device_cosines = ToDevice(cosines);
     const auto device_sines = ToDevice(sines);
     const auto args = [&](Bf16* q_rows, const Bf16* kv_rows, const Bf16* k_rope, Bf16* k_rows) {
-      return cuda::AssembleLatentArgs{.q = q_rows, .kv = kv_rows, .k_rope = k_rope, .k = k_rows, .rows = c.rows,
-                                      .k_rope_stride = stride, .heads = c.heads, .nope_dim = c.nope, .rope_dim = c.rope,
-                                      .v_dim = c.v, .interleaved = c.interleaved};
+      return cuda::AssembleLatentArgs{.q = q_rows,
+                                      .kv = kv_rows,
+                                      .k_rope = k_rope,
+                                      .k = k_rows,
+                                      .rows = c.rows,
+                                      .k_rope_stride = stride,
+                                      .heads = c.heads,
+                                      .nope_dim = c.nope,
+                                      .rope_dim = c.rope,
+                                      .v_dim = c.v,
+                                      .interleaved = c.interleaved};
     };
-    cuda::AssembleLatentArgs on_device = args(device_q.data(), device_kv.data(), device_latent.data() + 40, device_k.data());
+    cuda::AssembleLatentArgs on_device =
+        args(device_q.data(), device_kv.data(), device_latent.data() + 40, device_k.data());
     on_device.positions = device_positions.data();
     on_device.cosines = device_cosines.data();
     on_device.sines = device_sines.data();
@@ -144,7 +163,8 @@ TEST_F(DecoderCudaTest, AssembleLatent) {
     on_host.cosines = cosines.data();
     on_host.sines = sines.data();
     reference::AssembleLatent(on_host);
-    const std::string what = std::to_string(c.heads) + " heads of " + std::to_string(c.nope) + " + " + std::to_string(c.rope);
+    const std::string what =
+        std::to_string(c.heads) + " heads of " + std::to_string(c.nope) + " + " + std::to_string(c.rope);
     ExpectSame(device_q.Download().value(), q, what + " q");
     ExpectSame(device_k.Download().value(), k, what + " k");
   }
@@ -158,12 +178,17 @@ TEST_F(DecoderCudaTest, RotateHeads) {
     bool one_plus;
   };
   const std::vector<Case> cases = {
-      {129, 9, 3, 64, 64, false, false, NormRounding::kHf, false},   {127, 32, 8, 128, 128, false, false, NormRounding::kHf, false},
-      {129, 32, 8, 128, 128, false, true, NormRounding::kHf, false}, {1, 4, 1, 256, 256, false, true, NormRounding::kFused, true},
-      {127, 4, 2, 96, 72, false, false, NormRounding::kHf, false},   {129, 3, 1, 80, 80, false, true, NormRounding::kFused, false},
-      {127, 2, 1, 64, 64, true, false, NormRounding::kHf, false},    {5, 3, 3, 18, 10, false, true, NormRounding::kHf, false},
+      {129, 9, 3, 64, 64, false, false, NormRounding::kHf, false},
+      {127, 32, 8, 128, 128, false, false, NormRounding::kHf, false},
+      {129, 32, 8, 128, 128, false, true, NormRounding::kHf, false},
+      {1, 4, 1, 256, 256, false, true, NormRounding::kFused, true},
+      {127, 4, 2, 96, 72, false, false, NormRounding::kHf, false},
+      {129, 3, 1, 80, 80, false, true, NormRounding::kFused, false},
+      {127, 2, 1, 64, 64, true, false, NormRounding::kHf, false},
+      {5, 3, 3, 18, 10, false, true, NormRounding::kHf, false},
       {33, 5, 1, 24, 24, false, false, NormRounding::kHf, false},
-      {7, 5, 2, 32, 32, false, true, NormRounding::kHf, false},      {3, 40, 40, 64, 64, false, true, NormRounding::kFused, true},
+      {7, 5, 2, 32, 32, false, true, NormRounding::kHf, false},
+      {3, 40, 40, 64, 64, false, true, NormRounding::kFused, true},
   };
   for (const Case& c : cases) {
     const std::string what = std::to_string(c.head_dim) + " dims, " + std::to_string(c.rotary_dims) + " rotated";
@@ -214,7 +239,8 @@ TEST_F(DecoderCudaTest, RotateHeads) {
 
 TEST_F(DecoderCudaTest, Gate) {
   for (const GateKind kind : {GateKind::kSilu, GateKind::kGeluTanh, GateKind::kClampedSwiglu}) {
-    for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 8}, {127, 1536}, {129, 33}, {129, 2880}, {3, 14336}}) {
+    for (const auto& [rows, width] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 8}, {127, 1536}, {129, 33}, {129, 2880}, {3, 14336}}) {
       const std::vector<Bf16> gate_up = random_.Values(rows * 2 * width, 0.0F, 4.0F);
       std::vector<Bf16> out = Poisoned(rows * width);
       const auto device_gate_up = ToDevice(gate_up);
@@ -230,7 +256,8 @@ TEST_F(DecoderCudaTest, Gate) {
 }
 
 TEST_F(DecoderCudaTest, EmbedRows) {
-  for (const auto& [rows, cols, scale] : std::vector<std::tuple<std::int64_t, std::int64_t, float>>{{129, 576, 1.0F}, {127, 45, 55.5F}, {1, 4096, 1.0F}}) {
+  for (const auto& [rows, cols, scale] : std::vector<std::tuple<std::int64_t, std::int64_t, float>>{
+           {129, 576, 1.0F}, {127, 45, 55.5F}, {1, 4096, 1.0F}}) {
     const std::vector<Bf16> table = random_.Values(77 * cols);
     const std::vector<std::int32_t> ids = random_.Integers(rows, 77);
     std::vector<Bf16> out = Poisoned(rows * cols);
@@ -244,7 +271,8 @@ TEST_F(DecoderCudaTest, EmbedRows) {
 }
 
 TEST_F(DecoderCudaTest, ApplySinks) {
-  for (const auto& [rows, heads, dims] : std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{{129, 64, 64}, {1, 3, 20}}) {
+  for (const auto& [rows, heads, dims] :
+       std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{{129, 64, 64}, {1, 3, 20}}) {
     std::vector<Bf16> out = random_.Values(rows * heads * dims);
     const std::vector<float> lse = random_.Floats(heads * rows);
     const std::vector<float> sinks = random_.Weights(heads, 0.0F, 1.0F);
@@ -281,7 +309,8 @@ TEST_F(DecoderCudaTest, NoRowsIsNoWork) {
   EXPECT_TRUE(cuda::Gate({}, nullptr).ok());
 }
 
-// ---- the reference ---------------------------------------------------------------------------------------------------
+// ---- the reference
+// ---------------------------------------------------------------------------------------------------
 
 TEST(DecoderReferenceTest, AddNormAddsCapturesAndNormalises) {
   Random random;
@@ -292,9 +321,18 @@ TEST(DecoderReferenceTest, AddNormAddsCapturesAndNormalises) {
   const std::vector<float> weight = random.Weights(kCols, 1.0F, 0.3F);
   std::vector<Bf16> out = Poisoned(2 * kCols);
   std::vector<Bf16> capture = Poisoned(4 * kCols);
-  reference::AddNorm({.residual = residual.data(), .branch = branch.data(), .branch_weight = nullptr, .weight = weight.data(),
-                      .out = out.data(), .capture = capture.data(), .capture_stride = 2 * kCols, .rows = 2, .cols = kCols,
-                      .epsilon = 1e-6F, .rounding = NormRounding::kFused, .one_plus = false});
+  reference::AddNorm({.residual = residual.data(),
+                      .branch = branch.data(),
+                      .branch_weight = nullptr,
+                      .weight = weight.data(),
+                      .out = out.data(),
+                      .capture = capture.data(),
+                      .capture_stride = 2 * kCols,
+                      .rows = 2,
+                      .cols = kCols,
+                      .epsilon = 1e-6F,
+                      .rounding = NormRounding::kFused,
+                      .one_plus = false});
   for (std::size_t r = 0; r < 2; ++r) {
     double square = 0;
     for (std::size_t i = 0; i < kCols; ++i) {
@@ -316,8 +354,14 @@ TEST(DecoderReferenceTest, ABranchNormComesBeforeTheAdd) {
   std::vector<Bf16> residual(4, ToBf16(1.0F));
   const std::vector<Bf16> branch(4, ToBf16(100.0F));
   const std::vector<float> weight(4, 1.0F);
-  reference::AddNorm({.residual = residual.data(), .branch = branch.data(), .branch_weight = weight.data(), .rows = 1, .cols = 4,
-                      .epsilon = 0.0F, .rounding = NormRounding::kFused, .one_plus = true});
+  reference::AddNorm({.residual = residual.data(),
+                      .branch = branch.data(),
+                      .branch_weight = weight.data(),
+                      .rows = 1,
+                      .cols = 4,
+                      .epsilon = 0.0F,
+                      .rounding = NormRounding::kFused,
+                      .one_plus = true});
   for (const Bf16 value : residual) EXPECT_EQ(ToFloat(value), 3.0F);  // 1 + 100 / rms * (1 + 1)
 }
 
@@ -327,10 +371,19 @@ TEST(DecoderReferenceTest, BothRotationsTurnTheirPairs) {
   const std::vector<float> sines = {9, 9, 1, 0};
   for (const bool interleaved : {false, true}) {
     std::vector<Bf16> head = {ToBf16(1), ToBf16(2), ToBf16(3), ToBf16(4), ToBf16(5)};
-    reference::RotateHeads({.heads = head.data(), .positions = positions.data(), .cosines = cosines.data(), .sines = sines.data(),
-                            .rows = 1, .row_stride = 5, .q_heads = 1, .k_heads = 0, .head_dim = 4, .rotary_dims = 4,
+    reference::RotateHeads({.heads = head.data(),
+                            .positions = positions.data(),
+                            .cosines = cosines.data(),
+                            .sines = sines.data(),
+                            .rows = 1,
+                            .row_stride = 5,
+                            .q_heads = 1,
+                            .k_heads = 0,
+                            .head_dim = 4,
+                            .rotary_dims = 4,
                             .interleaved = interleaved});
-    const std::vector<float> want = interleaved ? std::vector<float>{-2, 1, 3, 4, 5} : std::vector<float>{-3, 2, 1, 4, 5};
+    const std::vector<float> want =
+        interleaved ? std::vector<float>{-2, 1, 3, 4, 5} : std::vector<float>{-3, 2, 1, 4, 5};
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(ToFloat(head[i]), want[i]) << interleaved << " " << i;
   }
 }
@@ -344,7 +397,7 @@ TEST(DecoderReferenceTest, GatesFollowTheirFormulas) {
   };
   EXPECT_NEAR(gate(GateKind::kSilu)[1], -0.26894 * 0.5, 1e-3);
   EXPECT_NEAR(gate(GateKind::kGeluTanh)[1], -0.15881 * 0.5, 1e-3);
-  EXPECT_NEAR(gate(GateKind::kClampedSwiglu)[0], 7.0 * 8.0, 0.3);                // gate 7, up 7 + 1
+  EXPECT_NEAR(gate(GateKind::kClampedSwiglu)[0], 7.0 * 8.0, 0.3);  // gate 7, up 7 + 1
   EXPECT_NEAR(gate(GateKind::kClampedSwiglu)[1], -1.0 / (1.0 + std::exp(1.702)) * 1.5, 2e-3);
 }
 

@@ -25,7 +25,8 @@ float Weight(const float* weight, std::int64_t i, bool one_plus) { return weight
 
 float Activate(float gate, float up, const GateArgs& args) {
   switch (args.kind) {
-    case GateKind::kSilu: return RoundToBf16(gate / (1.0F + std::exp(-gate))) * up;
+    case GateKind::kSilu:
+      return RoundToBf16(gate / (1.0F + std::exp(-gate))) * up;
     case GateKind::kGeluTanh: {
       const float inner = 0.7978845608028654F * (gate + 0.044715F * gate * gate * gate);
       return RoundToBf16(0.5F * gate * (1.0F + std::tanh(inner))) * up;
@@ -79,7 +80,8 @@ void AddNorm(const AddNormArgs& args) {
       x[static_cast<std::size_t>(i)] = ToFloat(residual[i]);
       branch[static_cast<std::size_t>(i)] = args.branch == nullptr ? 0.0F : ToFloat(args.branch[r * args.cols + i]);
     }
-    const float branch_inverse = args.branch_weight == nullptr ? 1.0F : InverseRms(branch.data(), args.cols, args.epsilon);
+    const float branch_inverse =
+        args.branch_weight == nullptr ? 1.0F : InverseRms(branch.data(), args.cols, args.epsilon);
     for (std::int64_t i = 0; i < args.cols && args.branch != nullptr; ++i) {
       float added = branch[static_cast<std::size_t>(i)];
       if (args.branch_weight != nullptr) {
@@ -107,7 +109,8 @@ void RotateHeads(const RotateHeadsArgs& args) {
       const float* weight = h < args.q_heads ? args.q_norm : args.k_norm;
       if (weight != nullptr) NormHead(head.data(), weight, args);
       const std::int64_t half = args.rotary_dims / 2;
-      Rotate(head.data(), half, args.cosines + args.positions[r] * half, args.sines + args.positions[r] * half, args.interleaved);
+      Rotate(head.data(), half, args.cosines + args.positions[r] * half, args.sines + args.positions[r] * half,
+             args.interleaved);
       std::transform(head.begin(), head.end(), stored, ToBf16);
     }
   }

@@ -1,10 +1,9 @@
-#include "kernels/expand_cuda.h"
-
 #include <cuda_fp16.h>
 
 #include <algorithm>
 
 #include "kernels/cuda_check.h"
+#include "kernels/expand_cuda.h"
 #include "kernels/vector_cuda.h"
 
 namespace draftmill::cuda {
@@ -43,7 +42,8 @@ __device__ inline float ScaleAt(const std::byte* scales, std::int64_t index) {
 
 /// The codes of eight elements from an even column on: bytes of FP8 in order, or nibbles.
 template <ExpandKind kKind, bool kAligned>
-__device__ inline void LoadCodes(const std::byte* row, std::int64_t column, std::int64_t columns, std::uint32_t (&codes)[kPack]) {
+__device__ inline void LoadCodes(const std::byte* row, std::int64_t column, std::int64_t columns,
+                                 std::uint32_t (&codes)[kPack]) {
   if constexpr (kKind == ExpandKind::kFp8) {
     if constexpr (kAligned) {
       const uint2 bytes = *reinterpret_cast<const uint2*>(row + column);
@@ -54,7 +54,8 @@ __device__ inline void LoadCodes(const std::byte* row, std::int64_t column, std:
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) codes[i] = column + i < columns ? static_cast<std::uint32_t>(row[column + i]) : 0U;
+      for (int i = 0; i < kPack; ++i)
+        codes[i] = column + i < columns ? static_cast<std::uint32_t>(row[column + i]) : 0U;
     }
   } else {
     if constexpr (kAligned) {
@@ -64,7 +65,8 @@ __device__ inline void LoadCodes(const std::byte* row, std::int64_t column, std:
     } else {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        codes[i] = column + i < columns ? (static_cast<std::uint32_t>(row[(column + i) / 2]) >> (4 * (i % 2))) & 0xfU : 0U;
+        codes[i] =
+            column + i < columns ? (static_cast<std::uint32_t>(row[(column + i) / 2]) >> (4 * (i % 2))) & 0xfU : 0U;
       }
     }
   }
@@ -113,9 +115,9 @@ bool IsMultiple(const void* pointer, std::int64_t bytes) {
 template <ExpandKind kKind>
 void Launch(const ExpandMatrixArgs& args, cudaStream_t stream) {
   constexpr std::int64_t kPackBytes = kKind == ExpandKind::kFp8 ? 8 : 4;
-  const bool aligned = args.columns % kPack == 0 && args.block_columns % kPack == 0 && args.row_bytes % kPackBytes == 0 &&
-                       args.matrix_bytes % kPackBytes == 0 && args.out_distance % kPack == 0 && IsAligned(args.out) &&
-                       IsMultiple(args.values, kPackBytes);
+  const bool aligned = args.columns % kPack == 0 && args.block_columns % kPack == 0 &&
+                       args.row_bytes % kPackBytes == 0 && args.matrix_bytes % kPackBytes == 0 &&
+                       args.out_distance % kPack == 0 && IsAligned(args.out) && IsMultiple(args.values, kPackBytes);
   const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>(args.matrices));
   const unsigned threads = std::min<unsigned>(kThreads, CeilDiv(CeilDiv(args.columns, kPack), kWarp) * kWarp);
   if (aligned) {
@@ -130,15 +132,26 @@ void Launch(const ExpandMatrixArgs& args, cudaStream_t stream) {
 Status ExpandMatrix(const ExpandMatrixArgs& args, cudaStream_t stream) {
   if (args.rows <= 0 || args.columns <= 0 || args.matrices <= 0) return OkStatus();
   constexpr std::int64_t kMostMatrices = 65535;
-  if (args.rows >= (std::int64_t{1} << 31) || args.columns >= (std::int64_t{1} << 31) || args.matrices > kMostMatrices) {
+  if (args.rows >= (std::int64_t{1} << 31) || args.columns >= (std::int64_t{1} << 31) ||
+      args.matrices > kMostMatrices) {
     return Internal("ExpandMatrix: a matrix beyond the grid");
   }
   switch (args.kind) {
-    case ExpandKind::kFp8: Launch<ExpandKind::kFp8>(args, stream); break;
-    case ExpandKind::kInt4: Launch<ExpandKind::kInt4>(args, stream); break;
-    case ExpandKind::kInt4Half: Launch<ExpandKind::kInt4Half>(args, stream); break;
-    case ExpandKind::kInt4Float: Launch<ExpandKind::kInt4Float>(args, stream); break;
-    case ExpandKind::kMxfp4: Launch<ExpandKind::kMxfp4>(args, stream); break;
+    case ExpandKind::kFp8:
+      Launch<ExpandKind::kFp8>(args, stream);
+      break;
+    case ExpandKind::kInt4:
+      Launch<ExpandKind::kInt4>(args, stream);
+      break;
+    case ExpandKind::kInt4Half:
+      Launch<ExpandKind::kInt4Half>(args, stream);
+      break;
+    case ExpandKind::kInt4Float:
+      Launch<ExpandKind::kInt4Float>(args, stream);
+      break;
+    case ExpandKind::kMxfp4:
+      Launch<ExpandKind::kMxfp4>(args, stream);
+      break;
   }
   return CheckLaunch("ExpandMatrix");
 }

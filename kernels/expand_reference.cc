@@ -15,7 +15,8 @@ float HalfToFloat(std::uint16_t half) {
   const int exponent = (half >> 10) & 0x1f;
   const auto mantissa = static_cast<float>(half & 0x3ff);
   float magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024.0F + mantissa, exponent - 25);
-  if (exponent == 0x1f) magnitude = mantissa == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+  if (exponent == 0x1f)
+    magnitude = mantissa == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
   return (half & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
@@ -64,7 +65,8 @@ float Scale(const ExpandMatrixArgs& args, const std::byte* scales, std::int64_t 
       std::memcpy(&bits, scales + index * 2, sizeof bits);
       return HalfToFloat(bits);
     }
-    case ExpandKind::kMxfp4: return std::ldexp(1.0F, std::to_integer<int>(scales[index]) - 127);
+    case ExpandKind::kMxfp4:
+      return std::ldexp(1.0F, std::to_integer<int>(scales[index]) - 127);
   }
   return 0;
 }
@@ -78,10 +80,11 @@ void ExpandMatrix(const ExpandMatrixArgs& args) {
       const std::byte* const row = args.values + matrix * args.matrix_bytes + r * args.row_bytes;
       const std::int64_t scale_row = r / args.stack_rows * stack_scale_rows + r % args.stack_rows / args.block_rows;
       for (std::int64_t c = 0; c < args.columns; ++c) {
-        const float scale =
-            Scale(args, args.scales + matrix * args.matrix_bytes, scale_row * args.scale_columns + c / args.block_columns);
+        const float scale = Scale(args, args.scales + matrix * args.matrix_bytes,
+                                  scale_row * args.scale_columns + c / args.block_columns);
         const float value = Code(args, row, c) * scale;
-        args.out[matrix * args.out_distance + r * args.columns + c] = ToBf16(args.kind == ExpandKind::kInt4Half ? RoundToHalf(value) : value);
+        args.out[matrix * args.out_distance + r * args.columns + c] =
+            ToBf16(args.kind == ExpandKind::kInt4Half ? RoundToHalf(value) : value);
       }
     }
   }

@@ -1,8 +1,7 @@
-#include "kernels/experts_cuda.h"
-
 #include <algorithm>
 
 #include "kernels/cuda_check.h"
+#include "kernels/experts_cuda.h"
 #include "kernels/vector_cuda.h"
 
 namespace draftmill::cuda {
@@ -24,7 +23,8 @@ __device__ inline std::uint32_t OrderOf(float value) {
 }
 
 __device__ inline float WarpMaximum(float value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
   return value;
 }
 
@@ -45,7 +45,8 @@ __device__ void MarkTop(const float* values, int count, int top, std::uint8_t* m
     }
     const std::uint32_t largest = __reduce_max_sync(kAllLanes, index == count ? 0U : best);
     const bool candidate = index < count && best == largest;
-    const int winner = static_cast<int>(__reduce_min_sync(kAllLanes, candidate ? static_cast<unsigned>(index) : static_cast<unsigned>(count)));
+    const int winner = static_cast<int>(
+        __reduce_min_sync(kAllLanes, candidate ? static_cast<unsigned>(index) : static_cast<unsigned>(count)));
     if (lane == 0 && winner < count) marks[winner] = 1;
     __syncwarp();
   }
@@ -211,7 +212,8 @@ __device__ void MarkTile(const PlanSlotsArgs& args, std::uint32_t* bits) {
   const std::int64_t end = min(first + kTileRows * args.top_k, args.rows * args.top_k);
   for (std::int64_t choice = first + threadIdx.x; choice < end; choice += blockDim.x) {
     const int row = static_cast<int>((choice - first) / args.top_k);
-    atomicOr(bits + args.chosen[choice] * kTileWords + row / 32, 1U << (row % 32));  // bits of a set: any order gives it
+    atomicOr(bits + args.chosen[choice] * kTileWords + row / 32,
+             1U << (row % 32));  // bits of a set: any order gives it
   }
   __syncthreads();
 }
@@ -282,7 +284,8 @@ __global__ void PlaceTileKernel(PlanSlotsArgs args, const std::int32_t* places) 
     const std::uint32_t* expert_bits = bits + expert * kTileWords;
     int rank = __popc(expert_bits[row / 32] & ((1U << (row % 32)) - 1U));
     for (int w = 0; w < row / 32; ++w) rank += __popc(expert_bits[w]);
-    const std::int32_t slot = args.first_slot[expert] + places[static_cast<std::int64_t>(blockIdx.x) * args.experts + expert] + rank;
+    const std::int32_t slot =
+        args.first_slot[expert] + places[static_cast<std::int64_t>(blockIdx.x) * args.experts + expert] + rank;
     args.slots[choice] = slot;
     args.slot_rows[slot] = static_cast<std::int32_t>(first_row + row);
   }
@@ -356,7 +359,8 @@ Status RouteRows(const RouteRowsArgs& args, cudaStream_t stream) {
   constexpr int kSharedBytes = 48 * 1024;  // what every launch may have
   const int bytes = ScratchBytes(static_cast<int>(args.experts));
   const int warps = std::clamp(kSharedBytes / bytes, 1, kThreads / kWarp);
-  RouteKernel<<<CeilDiv(args.rows, warps), static_cast<unsigned>(warps * kWarp), static_cast<std::size_t>(warps * bytes), stream>>>(args);
+  RouteKernel<<<CeilDiv(args.rows, warps), static_cast<unsigned>(warps * kWarp),
+                static_cast<std::size_t>(warps * bytes), stream>>>(args);
   return CheckLaunch("RouteRows");
 }
 
@@ -375,7 +379,8 @@ Status PlanSlots(const PlanSlotsArgs& args, cudaStream_t stream) {
   const std::size_t bytes = static_cast<std::size_t>(args.experts) * kTileWords * sizeof(std::uint32_t);
   CountTileKernel<<<grid, kThreads, bytes, stream>>>(args, places);
   DRAFTMILL_RETURN_IF_ERROR(CheckLaunch("CountTile"));
-  ScanTilesKernel<<<CeilDiv(args.experts, kThreads / kWarp), kThreads, 0, stream>>>(places, totals, tiles, args.experts);
+  ScanTilesKernel<<<CeilDiv(args.experts, kThreads / kWarp), kThreads, 0, stream>>>(places, totals, tiles,
+                                                                                    args.experts);
   DRAFTMILL_RETURN_IF_ERROR(CheckLaunch("ScanTiles"));
   ScanExpertsKernel<<<1, kWarp, 0, stream>>>(totals, args.first_slot, args.experts);
   DRAFTMILL_RETURN_IF_ERROR(CheckLaunch("ScanExperts"));
@@ -399,7 +404,8 @@ Status JoinExperts(const JoinExpertsArgs& args, cudaStream_t stream) {
   if (args.rows <= 0 || args.cols <= 0) return OkStatus();
   if (!FitsGrid(args.rows)) return Internal("JoinExperts: more than 2^31 rows");
   const auto rows = static_cast<unsigned>(args.rows);
-  const bool aligned = args.cols % kPack == 0 && IsAligned(args.expert_rows) && IsAligned(args.out) && IsAligned(args.shared);
+  const bool aligned =
+      args.cols % kPack == 0 && IsAligned(args.expert_rows) && IsAligned(args.out) && IsAligned(args.shared);
   if (aligned) {
     JoinKernel<true><<<rows, ThreadsFor(args.cols), 0, stream>>>(args);
   } else {

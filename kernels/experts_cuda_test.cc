@@ -1,5 +1,5 @@
-// The kernels of experts_cuda.h and expand_cuda.h against their references over odd sizes; and the references against what
-// they stand for. The first half needs a GPU and is skipped without one.
+// The kernels of experts_cuda.h and expand_cuda.h against their references over odd sizes; and the references against
+// what they stand for. The first half needs a GPU and is skipped without one.
 #include "kernels/experts_cuda.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,8 @@ std::vector<std::int32_t> RandomChoices(Random& random, std::int64_t rows, std::
   for (std::int64_t r = 0; r < rows; ++r) {
     std::vector<std::int32_t> row;
     while (static_cast<std::int64_t>(row.size()) < top_k) {
-      const std::int32_t expert = r == 0 ? experts - 1 - static_cast<std::int32_t>(row.size()) : random.Integers(1, experts)[0];
+      const std::int32_t expert =
+          r == 0 ? experts - 1 - static_cast<std::int32_t>(row.size()) : random.Integers(1, experts)[0];
       if (std::find(row.begin(), row.end(), expert) == row.end()) row.push_back(expert);
     }
     std::sort(row.begin(), row.end());
@@ -79,9 +80,19 @@ TEST_F(ExpertsCudaTest, RouteRows) {
     const auto device_bias = ToDevice(bias);
     auto device_chosen = ToDevice(chosen);
     auto device_weights = ToDevice(weights);
-    RouteRowsArgs args{.logits = device_logits.data(), .chosen = device_chosen.data(), .weights = device_weights.data(), .rows = c.rows,
-                       .parts = c.parts, .experts = c.experts, .top_k = c.top_k, .kind = c.kind, .groups = c.groups,
-                       .groups_kept = c.groups_kept, .renormalise = c.renormalise, .scaling = 2.5F, .rounds = c.rounds};
+    RouteRowsArgs args{.logits = device_logits.data(),
+                       .chosen = device_chosen.data(),
+                       .weights = device_weights.data(),
+                       .rows = c.rows,
+                       .parts = c.parts,
+                       .experts = c.experts,
+                       .top_k = c.top_k,
+                       .kind = c.kind,
+                       .groups = c.groups,
+                       .groups_kept = c.groups_kept,
+                       .renormalise = c.renormalise,
+                       .scaling = 2.5F,
+                       .rounds = c.rounds};
     if (c.biases) (sigmoid ? args.choice_bias : args.logit_bias) = device_bias.data();
     Finish(cuda::RouteRows(args, nullptr));
     args.logits = logits.data();
@@ -90,11 +101,13 @@ TEST_F(ExpertsCudaTest, RouteRows) {
     if (c.biases) (sigmoid ? args.choice_bias : args.logit_bias) = bias.data();
     reference::RouteRows(args);
     const std::string what = std::to_string(c.experts) + " experts, top " + std::to_string(c.top_k);
-    // Sigmoids differ in the last bit: a choice by them may differ where two are that close, which random values never are.
+    // Sigmoids differ in the last bit: a choice by them may differ where two are that close, which random values never
+    // are.
     EXPECT_EQ(device_chosen.Download().value(), chosen) << what;
     const std::vector<float> got = device_weights.Download().value();
     for (std::size_t i = 0; i < got.size(); ++i) {
-      ASSERT_NEAR(got[i], weights[i], (c.rounds ? 0.008F : 4e-6F) * std::abs(weights[i]) + 1e-12F) << what << ": place " << i;
+      ASSERT_NEAR(got[i], weights[i], (c.rounds ? 0.008F : 4e-6F) * std::abs(weights[i]) + 1e-12F)
+          << what << ": place " << i;
     }
   }
 }
@@ -104,8 +117,13 @@ TEST_F(ExpertsCudaTest, RowsOfNaNGetTheLowestExperts) {
   const auto device_logits = ToDevice(logits);
   auto chosen = ToDevice(std::vector<std::int32_t>(6));
   auto weights = ToDevice(std::vector<float>(6));
-  Finish(cuda::RouteRows({.logits = device_logits.data(), .chosen = chosen.data(), .weights = weights.data(), .rows = 2, .experts = 6,
-                          .top_k = 3}, nullptr));
+  Finish(cuda::RouteRows({.logits = device_logits.data(),
+                          .chosen = chosen.data(),
+                          .weights = weights.data(),
+                          .rows = 2,
+                          .experts = 6,
+                          .top_k = 3},
+                         nullptr));
   EXPECT_THAT(chosen.Download().value(), ElementsAre(0, 1, 2, 0, 1, 2));
 }
 
@@ -114,9 +132,13 @@ TEST_F(ExpertsCudaTest, PlanSlotsGatherAndJoin) {
     std::int64_t rows, top_k, experts, cols;
     bool shared, rounds_terms;
   };
-  for (const Case& c : std::vector<Case>{{1, 1, 1, 8, false, true}, {127, 3, 12, 96, false, true}, {129, 8, 384, 72, true, false},
-                                         {4500, 4, 32, 33, true, true}, {2049, 6, 2048, 64, false, false}}) {
-    const std::vector<std::int32_t> chosen = RandomChoices(random_, c.rows, c.top_k, static_cast<std::int32_t>(c.experts));
+  for (const Case& c : std::vector<Case>{{1, 1, 1, 8, false, true},
+                                         {127, 3, 12, 96, false, true},
+                                         {129, 8, 384, 72, true, false},
+                                         {4500, 4, 32, 33, true, true},
+                                         {2049, 6, 2048, 64, false, false}}) {
+    const std::vector<std::int32_t> chosen =
+        RandomChoices(random_, c.rows, c.top_k, static_cast<std::int32_t>(c.experts));
     std::vector<std::int32_t> slots(Size(c.rows * c.top_k), -7);
     std::vector<std::int32_t> slot_rows(slots);
     std::vector<std::int32_t> first_slot(Size(c.experts + 1), -7);
@@ -125,10 +147,17 @@ TEST_F(ExpertsCudaTest, PlanSlotsGatherAndJoin) {
     auto device_slot_rows = ToDevice(slot_rows);
     auto device_first_slot = ToDevice(first_slot);
     auto scratch = cuda::DeviceBuffer<std::int32_t>::Make(cuda::PlanSlotsScratch(c.rows, c.experts)).value();
-    PlanSlotsArgs plan{device_chosen.data(), device_slots.data(), device_slot_rows.data(), device_first_slot.data(), scratch.data(),
-                       c.rows, c.top_k, c.experts};
+    PlanSlotsArgs plan{device_chosen.data(),
+                       device_slots.data(),
+                       device_slot_rows.data(),
+                       device_first_slot.data(),
+                       scratch.data(),
+                       c.rows,
+                       c.top_k,
+                       c.experts};
     Finish(cuda::PlanSlots(plan, nullptr));
-    reference::PlanSlots({chosen.data(), slots.data(), slot_rows.data(), first_slot.data(), nullptr, c.rows, c.top_k, c.experts});
+    reference::PlanSlots(
+        {chosen.data(), slots.data(), slot_rows.data(), first_slot.data(), nullptr, c.rows, c.top_k, c.experts});
     const std::string what = std::to_string(c.rows) + " rows, " + std::to_string(c.experts) + " experts";
     EXPECT_EQ(device_first_slot.Download().value(), first_slot) << what;
     EXPECT_EQ(device_slots.Download().value(), slots) << what;
@@ -138,7 +167,8 @@ TEST_F(ExpertsCudaTest, PlanSlotsGatherAndJoin) {
     std::vector<Bf16> gathered = Poisoned(c.rows * c.top_k * c.cols);
     const auto device_rows = ToDevice(rows);
     auto device_gathered = ToDevice(gathered);
-    Finish(cuda::GatherRows({device_rows.data(), device_slot_rows.data(), device_gathered.data(), c.rows * c.top_k, c.cols}, nullptr));
+    Finish(cuda::GatherRows(
+        {device_rows.data(), device_slot_rows.data(), device_gathered.data(), c.rows * c.top_k, c.cols}, nullptr));
     reference::GatherRows({rows.data(), slot_rows.data(), gathered.data(), c.rows * c.top_k, c.cols});
     ExpectSame(device_gathered.Download().value(), gathered, what + " gathered");
 
@@ -146,10 +176,12 @@ TEST_F(ExpertsCudaTest, PlanSlotsGatherAndJoin) {
     std::vector<Bf16> out = Poisoned(c.rows * c.cols);
     const auto device_weights = ToDevice(weights);
     auto device_out = ToDevice(out);
-    Finish(cuda::JoinExperts({device_gathered.data(), device_slots.data(), device_weights.data(), c.shared ? device_rows.data() : nullptr,
-                              device_out.data(), c.rows, c.top_k, c.cols, c.rounds_terms}, nullptr));
-    reference::JoinExperts({gathered.data(), slots.data(), weights.data(), c.shared ? rows.data() : nullptr, out.data(), c.rows,
-                            c.top_k, c.cols, c.rounds_terms});
+    Finish(cuda::JoinExperts(
+        {device_gathered.data(), device_slots.data(), device_weights.data(), c.shared ? device_rows.data() : nullptr,
+         device_out.data(), c.rows, c.top_k, c.cols, c.rounds_terms},
+        nullptr));
+    reference::JoinExperts({gathered.data(), slots.data(), weights.data(), c.shared ? rows.data() : nullptr, out.data(),
+                            c.rows, c.top_k, c.cols, c.rounds_terms});
     ExpectSame(device_out.Download().value(), out, what + " joined");
   }
 }
@@ -198,7 +230,8 @@ Packed Pack(Random& random, const ExpandCase& c) {
   const std::int64_t scales = c.stacked * ((args.stack_rows + c.block_rows - 1) / c.block_rows) * args.scale_columns;
   const std::int64_t scales_at = aligned(c.rows * args.row_bytes);
   args.matrix_bytes = aligned(scales_at + scales * scale_bytes);
-  for (const std::int32_t byte : random.Integers(c.matrices * args.matrix_bytes, 256)) packed.bytes.push_back(static_cast<std::byte>(byte));
+  for (const std::int32_t byte : random.Integers(c.matrices * args.matrix_bytes, 256))
+    packed.bytes.push_back(static_cast<std::byte>(byte));
   // Any bits are a half and an exponent; random floats would be too large.
   for (std::int64_t m = 0; m < c.matrices && c.kind != ExpandKind::kMxfp4 && c.kind != ExpandKind::kInt4Half; ++m) {
     const std::vector<float> numbers = random.Floats(scales);
@@ -248,7 +281,8 @@ struct Routed {
   std::vector<float> weights;
 };
 Routed RouteOnHost(RouteRowsArgs args, const std::vector<float>& logits) {
-  Routed routed{std::vector<std::int32_t>(Size(args.rows * args.top_k)), std::vector<float>(Size(args.rows * args.top_k))};
+  Routed routed{std::vector<std::int32_t>(Size(args.rows * args.top_k)),
+                std::vector<float>(Size(args.rows * args.top_k))};
   args.logits = logits.data();
   args.chosen = routed.chosen.data();
   args.weights = routed.weights.data();
@@ -264,16 +298,34 @@ TEST(ExpertsReferenceTest, RoutesAsTheCpuEngineDoes) {
     const bool sigmoid = c.kind == RouterKind::kSigmoidBiased;
     std::vector<float> logits = random.Weights(c.rows * c.experts, 0.0F, 1.0F);
     const std::vector<float> bias = random.Weights(c.experts, 0.0F, 0.2F);
-    const Routed got = RouteOnHost({.choice_bias = sigmoid ? bias.data() : nullptr, .rows = c.rows, .experts = c.experts,
-                                    .top_k = c.top_k, .kind = c.kind, .groups = c.groups, .groups_kept = c.groups_kept,
-                                    .renormalise = c.renormalise, .scaling = 2.5F}, logits);
+    const Routed got = RouteOnHost({.choice_bias = sigmoid ? bias.data() : nullptr,
+                                    .rows = c.rows,
+                                    .experts = c.experts,
+                                    .top_k = c.top_k,
+                                    .kind = c.kind,
+                                    .groups = c.groups,
+                                    .groups_kept = c.groups_kept,
+                                    .renormalise = c.renormalise,
+                                    .scaling = 2.5F},
+                                   logits);
     Routed want = got;
     std::vector<float> scratch(Size(2 * c.experts));
-    cpu.route({.logits = logits.data(), .bias = sigmoid ? bias.data() : nullptr, .scratch = scratch.data(), .chosen = want.chosen.data(),
-               .weights = want.weights.data(), .rows = c.rows, .experts = c.experts, .top_k = c.top_k, .kind = c.kind,
-               .groups = c.groups, .groups_kept = c.groups_kept, .renormalise = c.renormalise, .scaling = 2.5F});
+    cpu.route({.logits = logits.data(),
+               .bias = sigmoid ? bias.data() : nullptr,
+               .scratch = scratch.data(),
+               .chosen = want.chosen.data(),
+               .weights = want.weights.data(),
+               .rows = c.rows,
+               .experts = c.experts,
+               .top_k = c.top_k,
+               .kind = c.kind,
+               .groups = c.groups,
+               .groups_kept = c.groups_kept,
+               .renormalise = c.renormalise,
+               .scaling = 2.5F});
     EXPECT_EQ(got.chosen, want.chosen) << c.experts;
-    for (std::size_t i = 0; i < want.weights.size(); ++i) ASSERT_NEAR(got.weights[i], want.weights[i], 1e-5F * want.weights[i]);
+    for (std::size_t i = 0; i < want.weights.size(); ++i)
+      ASSERT_NEAR(got.weights[i], want.weights[i], 1e-5F * want.weights[i]);
   }
 }
 
@@ -320,18 +372,26 @@ TEST(ExpertsReferenceTest, JoinRoundsWhereTheModelsDo) {
 TEST(ExpandReferenceTest, FollowsTheFormats) {
   const auto expand = [](ExpandKind kind, std::byte value, std::vector<std::byte> scale) {
     std::vector<Bf16> out(1);
-    reference::ExpandMatrix({.kind = kind, .values = &value, .scales = scale.data(), .out = out.data(), .rows = 1, .columns = 1,
-                             .row_bytes = 1, .stack_rows = 1, .scale_columns = 1});
+    reference::ExpandMatrix({.kind = kind,
+                             .values = &value,
+                             .scales = scale.data(),
+                             .out = out.data(),
+                             .rows = 1,
+                             .columns = 1,
+                             .row_bytes = 1,
+                             .stack_rows = 1,
+                             .scale_columns = 1});
     return ToFloat(out[0]);
   };
   const std::byte zero{0};
   EXPECT_EQ(expand(ExpandKind::kFp8, std::byte{0x7e}, {zero, zero, std::byte{0x80}, std::byte{0x3f}}), 448.0F);
   EXPECT_EQ(expand(ExpandKind::kFp8, std::byte{0x81}, {zero, zero, std::byte{0x80}, std::byte{0x3f}}), -0x1p-9F);
-  EXPECT_EQ(expand(ExpandKind::kInt4, std::byte{0xf1}, {zero, std::byte{0x40}}), -14.0F);   // (1 - 8) * 2
+  EXPECT_EQ(expand(ExpandKind::kInt4, std::byte{0xf1}, {zero, std::byte{0x40}}), -14.0F);  // (1 - 8) * 2
   EXPECT_EQ(expand(ExpandKind::kInt4Half, std::byte{0x0f}, {std::byte{1}, zero}), 7 * 0x1p-24F);
-  EXPECT_EQ(expand(ExpandKind::kInt4Half, std::byte{0x0b}, {std::byte{1}, std::byte{0x3c}}), 3.0F);  // 3 * (1 + 2^-10), a tie in bfloat16
+  EXPECT_EQ(expand(ExpandKind::kInt4Half, std::byte{0x0b}, {std::byte{1}, std::byte{0x3c}}),
+            3.0F);  // 3 * (1 + 2^-10), a tie in bfloat16
   EXPECT_EQ(expand(ExpandKind::kInt4Float, std::byte{0xf0}, {zero, zero, std::byte{0x40}, std::byte{0x3f}}), -6.0F);
-  EXPECT_EQ(expand(ExpandKind::kMxfp4, std::byte{0x0f}, {std::byte{128}}), -12.0F);         // -6 * 2
+  EXPECT_EQ(expand(ExpandKind::kMxfp4, std::byte{0x0f}, {std::byte{128}}), -12.0F);  // -6 * 2
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ void RouteRow(const RouteRowsArgs& args, std::int64_t r) {
   std::vector<float> weights;
   for (const std::int32_t e : chosen) weights.push_back(scores[static_cast<std::size_t>(e)]);
   if (args.kind == RouterKind::kSoftmaxChosen) Softmax(weights);
-  const float sum = std::accumulate(weights.begin(), weights.end(), args.kind == RouterKind::kSigmoidBiased ? 1e-20F : 0.0F);
+  const float sum =
+      std::accumulate(weights.begin(), weights.end(), args.kind == RouterKind::kSigmoidBiased ? 1e-20F : 0.0F);
   for (std::size_t k = 0; k < chosen.size(); ++k) {
     const float weight = (args.renormalise ? weights[k] / sum : weights[k]) * args.scaling;
     const std::int64_t at = r * args.top_k + static_cast<std::int64_t>(k);
@@ -111,7 +112,8 @@ void PlanSlots(const PlanSlotsArgs& args) {
 }
 
 void GatherRows(const GatherRowsArgs& args) {
-  for (std::int64_t i = 0; i < args.count; ++i) std::copy_n(args.in + args.rows[i] * args.cols, args.cols, args.out + i * args.cols);
+  for (std::int64_t i = 0; i < args.count; ++i)
+    std::copy_n(args.in + args.rows[i] * args.cols, args.cols, args.out + i * args.cols);
 }
 
 void JoinExperts(const JoinExpertsArgs& args) {

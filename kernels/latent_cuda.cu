@@ -16,8 +16,8 @@ __device__ inline void TurnPair(float& a, float& b, float cosine, float sine) {
 }
 
 /// One pair of a rotated part, from memory to memory.
-__device__ inline void TurnStored(const Bf16* from, Bf16* to, std::int64_t pair, std::int64_t half, bool interleaved, float cosine,
-                                  float sine) {
+__device__ inline void TurnStored(const Bf16* from, Bf16* to, std::int64_t pair, std::int64_t half, bool interleaved,
+                                  float cosine, float sine) {
   const std::int64_t first = interleaved ? 2 * pair : pair;
   const std::int64_t second = interleaved ? 2 * pair + 1 : pair + half;
   float a = Widen(from[first].bits);
@@ -27,7 +27,8 @@ __device__ inline void TurnStored(const Bf16* from, Bf16* to, std::int64_t pair,
   to[second].bits = Narrow(b);
 }
 
-/// A block of threads a row. With kAligned parts have whole packs; pairs of q then go four at a time where they are neighbours.
+/// A block of threads a row. With kAligned parts have whole packs; pairs of q then go four at a time where they are
+/// neighbours.
 template <bool kAligned>
 __global__ void AssembleKernel(AssembleLatentArgs args) {
   __shared__ __align__(16) std::uint16_t turned_bits[kMaxRopeDim];
@@ -68,7 +69,8 @@ __global__ void AssembleKernel(AssembleLatentArgs args) {
   for (std::int64_t item = threadIdx.x; item < args.heads * steps; item += blockDim.x) {
     const std::int64_t head = item / steps;
     const std::int64_t at = item % steps * kStep;
-    const Bf16* const from = at < args.nope_dim ? kv + head * (args.nope_dim + args.v_dim) + at : turned + (at - args.nope_dim);
+    const Bf16* const from =
+        at < args.nope_dim ? kv + head * (args.nope_dim + args.v_dim) + at : turned + (at - args.nope_dim);
     if constexpr (kAligned) {
       *reinterpret_cast<uint4*>(k + head * head_dim + at) = *reinterpret_cast<const uint4*>(from);
     } else {
@@ -82,9 +84,10 @@ __global__ void AssembleKernel(AssembleLatentArgs args) {
 Status AssembleLatent(const AssembleLatentArgs& args, cudaStream_t stream) {
   if (args.rows <= 0 || args.heads <= 0) return OkStatus();
   if (args.rows >= (std::int64_t{1} << 31)) return Internal("AssembleLatent: more than 2^31 rows");
-  if (args.rope_dim > kMaxRopeDim || args.rope_dim % 2 != 0) return Internal("AssembleLatent: more than 256 or an odd number of rotated dims");
-  const bool aligned = args.nope_dim % kPack == 0 && args.rope_dim % kPack == 0 && args.v_dim % kPack == 0 && IsAligned(args.q) &&
-                       IsAligned(args.kv) && IsAligned(args.k);
+  if (args.rope_dim > kMaxRopeDim || args.rope_dim % 2 != 0)
+    return Internal("AssembleLatent: more than 256 or an odd number of rotated dims");
+  const bool aligned = args.nope_dim % kPack == 0 && args.rope_dim % kPack == 0 && args.v_dim % kPack == 0 &&
+                       IsAligned(args.q) && IsAligned(args.kv) && IsAligned(args.k);
   if (aligned) {
     AssembleKernel<true><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
   } else {

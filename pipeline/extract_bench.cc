@@ -38,7 +38,9 @@ constexpr std::int64_t kQueueBytes = std::int64_t{1} << 30;
 double ProcessorSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -83,7 +85,11 @@ double FlopsOf(const ModelFlops& model, const TokenizedChunk& chunk, const Chunk
 class DiscardingWriter {
  public:
   DiscardingWriter(const TokenizedChunk& chunk, const ChunkPlan& plan, ShardConvention convention, std::string folder)
-      : chunk_(chunk), plan_(plan), convention_(std::move(convention)), folder_(std::move(folder)), queue_(kQueueBytes),
+      : chunk_(chunk),
+        plan_(plan),
+        convention_(std::move(convention)),
+        folder_(std::move(folder)),
+        queue_(kQueueBytes),
         thread_([this] { Loop(); }) {}
   ~DiscardingWriter() {
     if (thread_.joinable()) {
@@ -169,8 +175,8 @@ Status WarmUp(Bench& bench) {
   return bench.extractor->ExtractBlocks(next, [](const BatchStates&) { return OkStatus(); }, {});
 }
 
-/// Computes blocks until the time is over. All of them count, from the first one's beginning to the last one's end: what was
-/// begun before and what is left half done would make a rate too high.
+/// Computes blocks until the time is over. All of them count, from the first one's beginning to the last one's end:
+/// what was begun before and what is left half done would make a rate too high.
 Result<ExtractRate> MeasureEngine(Bench& bench, double seconds, const std::function<Status(BatchStates)>& take) {
   DRAFTMILL_RETURN_IF_ERROR(WarmUp(bench));
   ExtractRate rate;
@@ -194,9 +200,14 @@ Result<ExtractRate> MeasureEngine(Bench& bench, double seconds, const std::funct
 
 Result<ExtractRate> MeasureToDisk(Bench& bench) {
   const ModelDescription& model = bench.extractor->model();
-  const ShardConvention convention{.layers = model.layers, .num_layers = model.num_layers, .hidden_size = model.hidden_size,
-                                   .extract_fingerprint = "bench", .model_fingerprint = model.model_fingerprint,
-                                   .tokenizer_fingerprint = "bench", .template_fingerprint = "bench", .mask_rule = "bench",
+  const ShardConvention convention{.layers = model.layers,
+                                   .num_layers = model.num_layers,
+                                   .hidden_size = model.hidden_size,
+                                   .extract_fingerprint = "bench",
+                                   .model_fingerprint = model.model_fingerprint,
+                                   .tokenizer_fingerprint = "bench",
+                                   .template_fingerprint = "bench",
+                                   .mask_rule = "bench",
                                    .numerics_environment = bench.extractor->numerics_environment()};
   DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().MakeFolder(bench.request.work_folder));
   DiscardingWriter writer(bench.chunk, bench.plan, convention, bench.request.work_folder);
@@ -214,25 +225,29 @@ Result<ExtractRate> MeasureToDisk(Bench& bench) {
 
 Status Prepare(Bench& bench, ExtractBenchReport& report) {
   ExtractBenchRequest& request = bench.request;
-  DRAFTMILL_ASSIGN_OR_RETURN(const ModelFolder model, OpenModelFolder(request.options.model_folder, request.options.layers));
+  DRAFTMILL_ASSIGN_OR_RETURN(const ModelFolder model,
+                             OpenModelFolder(request.options.model_folder, request.options.layers));
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(model.description, request.options));
   request.options.batch_tokens = request.batch_tokens;
   request.options.block_tokens = request.block_tokens;
   DRAFTMILL_ASSIGN_OR_RETURN(const ExtractSizes sizes, ResolveAuto(model.description, request.options));
   report.batch_tokens = request.batch_tokens > 0 ? request.batch_tokens : sizes.batch_tokens;
-  report.block_tokens = std::max(report.batch_tokens, request.block_tokens > 0 ? request.block_tokens : sizes.block_tokens);
+  report.block_tokens =
+      std::max(report.batch_tokens, request.block_tokens > 0 ? request.block_tokens : sizes.block_tokens);
   request.options.batch_tokens = report.batch_tokens;
   request.options.block_tokens = report.block_tokens;
   request.options.say = [&report](const std::string& text) { report.decisions = text; };
   const double begin = Now();
   DRAFTMILL_ASSIGN_OR_RETURN(bench.extractor, Extractor::Create(request.options));
   report.load_seconds = Now() - begin;
-  report.state_bytes_per_token = 2.0 * static_cast<double>(model.description.layers.size()) * model.description.hidden_size;
+  report.state_bytes_per_token =
+      2.0 * static_cast<double>(model.description.layers.size()) * model.description.hidden_size;
   bench.chunk = RandomChunk(request, model.description.vocab_rows);
   report.mean_tokens = bench.chunk.tokens() / bench.chunk.samples();
   bench.flops.emplace(model.config, model.description.layers.back());
-  DRAFTMILL_ASSIGN_OR_RETURN(bench.plan, PlanChunk(bench.chunk.cu_seqlens, {report.batch_tokens, report.block_tokens, kShardBytes,
-                                                                            static_cast<std::int64_t>(report.state_bytes_per_token)}));
+  DRAFTMILL_ASSIGN_OR_RETURN(
+      bench.plan, PlanChunk(bench.chunk.cu_seqlens, {report.batch_tokens, report.block_tokens, kShardBytes,
+                                                     static_cast<std::int64_t>(report.state_bytes_per_token)}));
   report.numerics_environment = bench.extractor->numerics_environment();
   return OkStatus();
 }
@@ -256,13 +271,15 @@ json::Value RateFacts(const ExtractRate& rate, const ExtractBenchReport& report)
                      {"state_bytes_per_second", rate.tokens_per_second() * report.state_bytes_per_token},
                      {"processor_cores_busy", rate.seconds > 0 ? rate.processor_seconds / rate.seconds : 0.0},
                      {"flops_per_second", rate.flops_per_second()}};
-  if (report.product_flops() > 0) facts.emplace_back("share_of_products", rate.flops_per_second() / report.product_flops());
+  if (report.product_flops() > 0)
+    facts.emplace_back("share_of_products", rate.flops_per_second() / report.product_flops());
   return facts;
 }
 
 }  // namespace
 
-Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request, const std::function<void(const std::string&)>& progress) {
+Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request,
+                                          const std::function<void(const std::string&)>& progress) {
   ExtractBenchReport report;
   Bench bench;
   bench.request = request;
@@ -271,7 +288,8 @@ Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request, co
   progress("products, before");
   DRAFTMILL_RETURN_IF_ERROR(MeasureProducts(bench.request, report.product_flops_before, report));
   progress("the engine, states to nowhere");
-  DRAFTMILL_ASSIGN_OR_RETURN(report.nowhere, MeasureEngine(bench, request.seconds, [](const BatchStates&) { return OkStatus(); }));
+  DRAFTMILL_ASSIGN_OR_RETURN(report.nowhere,
+                             MeasureEngine(bench, request.seconds, [](const BatchStates&) { return OkStatus(); }));
   if (!request.work_folder.empty()) {
     progress("the disk alone, in " + request.work_folder);
     DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().MakeFolder(request.work_folder));

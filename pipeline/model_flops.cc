@@ -17,7 +17,8 @@ double ActiveWeights(const ModelConfig& config, const LayerLayout& layout) {
 }
 
 double Pairs(std::int64_t tokens, std::int64_t window) {
-  const std::int64_t rising = window == 0 ? tokens : std::min(tokens, window);  // queries that see everything before them
+  const std::int64_t rising =
+      window == 0 ? tokens : std::min(tokens, window);  // queries that see everything before them
   return static_cast<double>(rising) * static_cast<double>(rising + 1) / 2 +
          static_cast<double>(tokens - rising) * static_cast<double>(window);
 }
@@ -30,7 +31,8 @@ ModelFlops::ModelFlops(const ModelConfig& config, std::int64_t layers) {
     per_token_ += 2.0 * ActiveWeights(config, LayoutOfLayer(config, i));
     const auto& sliding = config.sliding_layers;
     const bool windowed = std::find(sliding.begin(), sliding.end(), static_cast<std::int32_t>(i)) != sliding.end();
-    per_pair_[windowed ? config.sliding_window : 0] += 2.0 * static_cast<double>(config.num_heads * (config.head_dim + value_dim));
+    per_pair_[windowed ? config.sliding_window : 0] +=
+        2.0 * static_cast<double>(config.num_heads * (config.head_dim + value_dim));
   }
 }
 

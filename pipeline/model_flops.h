@@ -1,7 +1,7 @@
 // Floating-point operations of a model's forward pass, for shares of what a machine can do.
 //
-// Counted are linear layers, of routed experts those that a token goes through, and causal attention within its windows;
-// nothing else. Plain values; safe from any thread.
+// Counted are linear layers, of routed experts those that a token goes through, and causal attention within its
+// windows; nothing else. Plain values; safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class ModelFlops {
 
  private:
   double per_token_ = 0;
-  std::map<std::int64_t, double> per_pair_;   ///< of a query and a key that it sees, by window (0: none)
+  std::map<std::int64_t, double> per_pair_;  ///< of a query and a key that it sees, by window (0: none)
 };
 
 }  // namespace draftmill

@@ -33,7 +33,8 @@ class FlashAttention : public AttentionKernel {
     const c10::InferenceMode inference;
     const DeviceSequences& sequences = args.sequences;
     const auto view = [&](const Bf16* data, std::int64_t heads, const HeadStrides& strides) {
-      return at::from_blob(const_cast<Bf16*>(data), {sequences.tokens, heads, shape_.head_dim},  // NOLINT: it is only read
+      return at::from_blob(const_cast<Bf16*>(data),
+                           {sequences.tokens, heads, shape_.head_dim},  // NOLINT: it is only read
                            {strides.token, strides.head, 1}, OnThisDevice(at::kBFloat16));
     };
     const at::Tensor starts = at::from_blob(const_cast<std::int32_t*>(sequences.cu_seqlens),  // NOLINT: it is only read
@@ -41,10 +42,10 @@ class FlashAttention : public AttentionKernel {
     const bool windowed = args.window > 0 && args.window < sequences.longest;
     const std::optional<std::int64_t> left = windowed ? std::optional(args.window - 1) : std::nullopt;
     const std::optional<std::int64_t> right = windowed ? std::optional<std::int64_t>(0) : std::nullopt;
-    const auto result = at::_flash_attention_forward(
-        view(args.q, shape_.heads, shape_.q), view(args.k, shape_.kv_heads, shape_.k),
-        view(args.v, shape_.kv_heads, shape_.v), starts, starts, sequences.longest, sequences.longest, 0.0, !windowed, false,
-        shape_.scale, left, right);
+    const auto result =
+        at::_flash_attention_forward(view(args.q, shape_.heads, shape_.q), view(args.k, shape_.kv_heads, shape_.k),
+                                     view(args.v, shape_.kv_heads, shape_.v), starts, starts, sequences.longest,
+                                     sequences.longest, 0.0, !windowed, false, shape_.scale, left, right);
     at::from_blob(args.out, {sequences.tokens, shape_.heads, shape_.head_dim}, OnThisDevice(at::kBFloat16))
         .copy_(std::get<0>(result));
     return shape_.sinks ? JoinSinks(args, std::get<1>(result), stream) : OkStatus();
@@ -57,7 +58,8 @@ class FlashAttention : public AttentionKernel {
     if (lse.dim() != 2 || lse.size(0) != shape_.heads || lse.size(1) != tokens || !lse.is_contiguous()) {
       return Internal("FlashAttention gives its logarithms in another form than [heads, tokens]");
     }
-    return cuda::ApplySinks({args.out, lse.const_data_ptr<float>(), args.sinks, tokens, shape_.heads, shape_.head_dim}, stream);
+    return cuda::ApplySinks({args.out, lse.const_data_ptr<float>(), args.sinks, tokens, shape_.heads, shape_.head_dim},
+                            stream);
   }
 
   const AttentionShape shape_;
@@ -110,7 +112,9 @@ bool CudnnTakes(const AttentionShape& shape, int major) {
 
 }  // namespace
 
-std::unique_ptr<AttentionKernel> MakeBlockAttention(const AttentionShape& shape) { return std::make_unique<BlockAttention>(shape); }
+std::unique_ptr<AttentionKernel> MakeBlockAttention(const AttentionShape& shape) {
+  return std::make_unique<BlockAttention>(shape);
+}
 
 std::unique_ptr<AttentionKernel> MakeFlashAttention(const AttentionShape& shape) {
   return std::make_unique<FlashAttention>(shape);

@@ -3,14 +3,14 @@
 //   DRAFTMILL_ASSIGN_OR_RETURN(DeviceAttention attention, DeviceAttention::Make(shape));
 //   DRAFTMILL_RETURN_IF_ERROR(attention.Run({.q = q, .k = k, .v = v, .out = out, .sequences = sequences}, stream));
 //
-// Three implementations behind one call. cuDNN's graph interface with ragged offsets, where the GPU is Hopper or later, heads
-// have at most 128 dims (192 with values of 128) and no window cuts anything off: 1.75 to 2.3 times as fast
-// (docs/benchmarks.md). FlashAttention 2 through ATen, which has windows and gives the logarithms that sinks need, elsewhere.
-// The kernel of kernels/attention_cuda.h for what neither has: soft caps, other widths of heads. The choice follows from the
-// model, the batch and the GPU alone, so it is the same in every run.
+// Three implementations behind one call. cuDNN's graph interface with ragged offsets, where the GPU is Hopper or later,
+// heads have at most 128 dims (192 with values of 128) and no window cuts anything off: 1.75 to 2.3 times as fast
+// (docs/benchmarks.md). FlashAttention 2 through ATen, which has windows and gives the logarithms that sinks need,
+// elsewhere. The kernel of kernels/attention_cuda.h for what neither has: soft caps, other widths of heads. The choice
+// follows from the model, the batch and the GPU alone, so it is the same in every run.
 //
-// cuDNN's plans are kept, one for each pair of (samples rounded up to 16, longest sample rounded up to 1,024). One object
-// belongs to one thread and one GPU. Run queues and does not wait; what torch throws passes through.
+// cuDNN's plans are kept, one for each pair of (samples rounded up to 16, longest sample rounded up to 1,024). One
+// object belongs to one thread and one GPU. Run queues and does not wait; what torch throws passes through.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct AttentionShape {
   std::int64_t head_dim = 0;   ///< of q and k; at most 256
   std::int64_t value_dim = 0;  ///< of v; at most 256
   float scale = 1;
-  float softcap = 0;           ///< logits become cap * tanh(logit / cap); 0 for none
-  bool sinks = false;          ///< layers have a learnt logit for each head
+  float softcap = 0;   ///< logits become cap * tanh(logit / cap); 0 for none
+  bool sinks = false;  ///< layers have a learnt logit for each head
   HeadStrides q;
   HeadStrides k;
   HeadStrides v;
@@ -48,27 +48,27 @@ struct AttentionShape {
   std::int64_t out_width() const { return heads * value_dim; }
 };
 
-/// The sequences of a batch. Arrays are on the GPU and have room for `samples` rounded up to kSampleMultiple; the places
-/// beyond `samples` repeat the end (offsets) or are 0 (lengths).
+/// The sequences of a batch. Arrays are on the GPU and have room for `samples` rounded up to kSampleMultiple; the
+/// places beyond `samples` repeat the end (offsets) or are 0 (lengths).
 struct DeviceSequences {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::int64_t longest = 0;
-  const std::int32_t* cu_seqlens = nullptr;   ///< [samples + 1]
-  const std::int32_t* lengths = nullptr;      ///< [samples]
-  const std::int32_t* q_offsets = nullptr;    ///< [samples + 1]: first token's place in q, in elements
+  const std::int32_t* cu_seqlens = nullptr;  ///< [samples + 1]
+  const std::int32_t* lengths = nullptr;     ///< [samples]
+  const std::int32_t* q_offsets = nullptr;   ///< [samples + 1]: first token's place in q, in elements
   const std::int32_t* k_offsets = nullptr;
   const std::int32_t* v_offsets = nullptr;
   const std::int32_t* out_offsets = nullptr;
 };
 
 struct AttentionArgs {
-  const Bf16* q = nullptr;     ///< first token's first head
+  const Bf16* q = nullptr;  ///< first token's first head
   const Bf16* k = nullptr;
   const Bf16* v = nullptr;
-  Bf16* out = nullptr;         ///< [tokens, heads * value_dim]
+  Bf16* out = nullptr;  ///< [tokens, heads * value_dim]
   DeviceSequences sequences;
-  std::int64_t window = 0;     ///< keys that a query sees, its own included; 0 for all before it
+  std::int64_t window = 0;       ///< keys that a query sees, its own included; 0 for all before it
   const float* sinks = nullptr;  ///< [heads], where the shape has them
 };
 

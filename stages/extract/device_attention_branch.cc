@@ -59,17 +59,19 @@ class HeadsBranch : public AttentionBranch {
   Status Run(const AttentionBranchArgs& args, cudaStream_t stream) override {
     const DeviceLayer& layer = args.layer;
     const LayerLayout& layout = *layer.layout;
-    DeviceLinear({args.normed, layer.Matrix(layout.qkv), layer.Bias(layout.qkv_bias), qkv_.data(), args.rows, config_.hidden_size,
-                  config_.qkv_width()});
+    DeviceLinear({args.normed, layer.Matrix(layout.qkv), layer.Bias(layout.qkv_bias), qkv_.data(), args.rows,
+                  config_.hidden_size, config_.qkv_width()});
     DRAFTMILL_RETURN_IF_ERROR(Rotate(args, stream));
     DRAFTMILL_RETURN_IF_ERROR(Attend(args, stream));
-    DeviceLinear({attended_.data(), layer.Matrix(layout.o), layer.Bias(layout.o_bias), args.out, args.rows, shape_.out_width(),
-                  config_.hidden_size});
+    DeviceLinear({attended_.data(), layer.Matrix(layout.o), layer.Bias(layout.o_bias), args.out, args.rows,
+                  shape_.out_width(), config_.hidden_size});
     return OkStatus();
   }
 
   /// Both tables have their rows in the same order: only one of them is ever longrope's.
-  std::int32_t RotaryRow(std::int64_t position, std::int64_t tokens) const override { return rotary_.table().Row(position, tokens); }
+  std::int32_t RotaryRow(std::int64_t position, std::int64_t tokens) const override {
+    return rotary_.table().Row(position, tokens);
+  }
   const AttentionShape& shape() const override { return shape_; }
 
  private:
@@ -104,13 +106,15 @@ class HeadsBranch : public AttentionBranch {
                         static_cast<std::size_t>((args.rows - tokens) * shape_.out_width()) * sizeof(Bf16), stream),
         "cudaMemsetAsync"));
     const Bf16* const k = qkv_.data() + config_.q_width();
-    return attention_.Run({qkv_.data(), k, k + config_.kv_width(), attended_.data(), args.sequences, WindowOf(args.index),
-                           args.layer.Vector(args.layer.layout->sinks)}, stream);
+    return attention_.Run({qkv_.data(), k, k + config_.kv_width(), attended_.data(), args.sequences,
+                           WindowOf(args.index), args.layer.Vector(args.layer.layout->sinks)},
+                          stream);
   }
 
   std::int64_t WindowOf(std::int64_t layer) const {
     const auto& sliding = config_.sliding_layers;
-    return std::binary_search(sliding.begin(), sliding.end(), static_cast<std::int32_t>(layer)) ? config_.sliding_window : 0;
+    return std::binary_search(sliding.begin(), sliding.end(), static_cast<std::int32_t>(layer)) ? config_.sliding_window
+                                                                                                : 0;
   }
 
   const ModelConfig config_;
@@ -118,11 +122,11 @@ class HeadsBranch : public AttentionBranch {
   const AttentionShape shape_;
   DeviceAttention attention_;
   DeviceRotary rotary_;
-  DeviceRotary local_rotary_;     ///< of Gemma-3's sliding layers
+  DeviceRotary local_rotary_;  ///< of Gemma-3's sliding layers
   std::int64_t rows_ = 0;
   std::int64_t longest_ = 0;
-  DeviceBuffer<Bf16> qkv_;        ///< [rows, (heads + 2 kv_heads) * head_dim]
-  DeviceBuffer<Bf16> attended_;   ///< [rows, heads * value_dim]
+  DeviceBuffer<Bf16> qkv_;       ///< [rows, (heads + 2 kv_heads) * head_dim]
+  DeviceBuffer<Bf16> attended_;  ///< [rows, heads * value_dim]
 };
 
 }  // namespace

@@ -10,7 +10,9 @@ constexpr std::int64_t kFloat = 4;
 /// A router whose weights are no bfloat16 numbers is multiplied as a sum of three that are.
 constexpr std::int64_t kRouterParts = 3;
 
-std::int64_t RouterParts(const MixtureOfExperts& moe) { return moe.scoring == RouterScoring::kSigmoidBiased ? kRouterParts : 1; }
+std::int64_t RouterParts(const MixtureOfExperts& moe) {
+  return moe.scoring == RouterScoring::kSigmoidBiased ? kRouterParts : 1;
+}
 
 }  // namespace
 
@@ -25,8 +27,9 @@ std::int64_t BatchRowBytes(const ModelConfig& config) {
   std::int64_t attention = config.qkv_width() + config.q_width();
   if (config.latent) {
     const LatentAttention& latent = *config.latent;
-    attention = latent.q_lora_rank + latent.kv_lora_rank + latent.rope_dim + std::max(latent.q_lora_rank, latent.kv_lora_rank) +
-                2 * config.q_width() + config.num_heads * (latent.nope_dim + 2 * latent.v_dim);
+    attention = latent.q_lora_rank + latent.kv_lora_rank + latent.rope_dim +
+                std::max(latent.q_lora_rank, latent.kv_lora_rank) + 2 * config.q_width() +
+                config.num_heads * (latent.nope_dim + 2 * latent.v_dim);
   }
   return kBf16 * (attention + 3 * WidestMlp(config));
 }

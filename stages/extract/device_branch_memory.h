@@ -7,7 +7,8 @@
 
 namespace draftmill {
 
-/// Rows of a piece of a gated MLP: products have long been at their full rate, and the wide buffers stay small beside a block.
+/// Rows of a piece of a gated MLP: products have long been at their full rate, and the wide buffers stay small beside a
+/// block.
 inline constexpr std::int64_t kMostPieceRows = 32768;
 
 /// The widest of a model's MLPs: dense, shared experts, one expert.

@@ -10,18 +10,22 @@ namespace draftmill {
 namespace {
 
 ModelConfig Kimi(const char* more) {
-  const std::string text = std::string(R"({"architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 7168, "intermediate_size": 18432,
+  const std::string text =
+      std::string(R"({"architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 7168, "intermediate_size": 18432,
       "num_hidden_layers": 4, "num_attention_heads": 64, "num_key_value_heads": 64, "vocab_size": 1000, "q_lora_rank": 1536,
       "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 384,
       "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 2048, "first_k_dense_replace": 1, "n_group": 1,
-      "topk_group": 1)") + more + "}";
+      "topk_group": 1)") +
+      more + "}";
   return ParseModelConfig(json::Parse(text).value(), "config.json").value();
 }
 
 TEST(DeviceBranchMemoryTest, DenseModelsTakeNothingForABlock) {
   const ModelConfig llama = ParseModelConfig(json::Parse(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096,
       "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 1000})")
-                                                 .value(), "config.json").value();
+                                                 .value(),
+                                             "config.json")
+                                .value();
   EXPECT_EQ(BlockRowBytes(llama), 0);
   EXPECT_EQ(FixedBranchBytes(llama), 0);
   EXPECT_EQ(BatchRowBytes(llama), 2 * (6144 + 4096 + 3 * 14336));
@@ -37,7 +41,8 @@ TEST(DeviceBranchMemoryTest, ExpertsTakeARowForEachChoice) {
 }
 
 TEST(DeviceBranchMemoryTest, PackedExpertsAreExpandedAFewAtATime) {
-  const ModelConfig packed = Kimi(R"(, "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
+  const ModelConfig packed =
+      Kimi(R"(, "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
       "ignore": ["lm_head"], "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int",
       "symmetric": true, "strategy": "group", "group_size": 32}}}})");
   EXPECT_EQ(FixedBranchBytes(packed) - FixedBranchBytes(Kimi("")), 2 * kExpandedExperts * 3 * 2048 * 7168);

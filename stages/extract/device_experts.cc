@@ -19,9 +19,12 @@ using cuda::ExpandMatrixArgs;
 
 RouterKind KindOf(RouterScoring scoring) {
   switch (scoring) {
-    case RouterScoring::kSoftmax: return RouterKind::kSoftmax;
-    case RouterScoring::kSoftmaxChosen: return RouterKind::kSoftmaxChosen;
-    case RouterScoring::kSigmoidBiased: return RouterKind::kSigmoidBiased;
+    case RouterScoring::kSoftmax:
+      return RouterKind::kSoftmax;
+    case RouterScoring::kSoftmaxChosen:
+      return RouterKind::kSoftmaxChosen;
+    case RouterScoring::kSigmoidBiased:
+      return RouterKind::kSigmoidBiased;
   }
   return RouterKind::kSoftmax;
 }
@@ -29,20 +32,27 @@ RouterKind KindOf(RouterScoring scoring) {
 ExpandKind KindOf(const PackedExperts& packed) {
   switch (packed.method) {
     case QuantizationMethod::kNone:
-    case QuantizationMethod::kBlockFp8: return ExpandKind::kFp8;
-    case QuantizationMethod::kMxfp4: return ExpandKind::kMxfp4;
-    case QuantizationMethod::kPackedInt4: break;
+    case QuantizationMethod::kBlockFp8:
+      return ExpandKind::kFp8;
+    case QuantizationMethod::kMxfp4:
+      return ExpandKind::kMxfp4;
+    case QuantizationMethod::kPackedInt4:
+      break;
   }
   switch (packed.scale_type) {
-    case ScaleType::kBfloat16: return ExpandKind::kInt4;
-    case ScaleType::kFloat16: return ExpandKind::kInt4Half;
-    case ScaleType::kFloat32: return ExpandKind::kInt4Float;
+    case ScaleType::kBfloat16:
+      return ExpandKind::kInt4;
+    case ScaleType::kFloat16:
+      return ExpandKind::kInt4Half;
+    case ScaleType::kFloat32:
+      return ExpandKind::kInt4Float;
   }
   return ExpandKind::kInt4;
 }
 
 /// One matrix of `count` neighbouring experts.
-ExpandMatrixArgs ExpansionOf(const PackedExperts& packed, const PackedMatrix& matrix, const std::byte* first_expert, std::int64_t count) {
+ExpandMatrixArgs ExpansionOf(const PackedExperts& packed, const PackedMatrix& matrix, const std::byte* first_expert,
+                             std::int64_t count) {
   ExpandMatrixArgs args;
   args.kind = KindOf(packed);
   args.values = first_expert + matrix.values;
@@ -101,13 +111,15 @@ Status DeviceExperts::Run(const MlpBranchArgs& args, DeviceGatedMlp& mlp, cudaSt
   DRAFTMILL_RETURN_IF_ERROR(Route(args, stream));
   DRAFTMILL_RETURN_IF_ERROR(PlanSlots(args.rows, stream));
   DRAFTMILL_RETURN_IF_ERROR(RunShared(args, mlp, stream));
-  DRAFTMILL_RETURN_IF_ERROR(cuda::GatherRows({args.normed, slot_rows_.data(), expert_rows_.data(), args.rows * moe().top_k,
-                                              config_.hidden_size}, stream));
+  DRAFTMILL_RETURN_IF_ERROR(cuda::GatherRows(
+      {args.normed, slot_rows_.data(), expert_rows_.data(), args.rows * moe().top_k, config_.hidden_size}, stream));
   DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventSynchronize(planned_.get()), "waiting for the experts' rows"));
   DRAFTMILL_RETURN_IF_ERROR(RunExperts(args.layer, mlp, stream));
   const bool shared = args.layer.layout->shared_gate_up >= 0;
-  return cuda::JoinExperts({expert_rows_.data(), slots_.data(), weights_.data(), shared ? args.out : nullptr, args.out, args.rows,
-                            moe().top_k, config_.hidden_size, moe().scoring != RouterScoring::kSigmoidBiased}, stream);
+  return cuda::JoinExperts(
+      {expert_rows_.data(), slots_.data(), weights_.data(), shared ? args.out : nullptr, args.out, args.rows,
+       moe().top_k, config_.hidden_size, moe().scoring != RouterScoring::kSigmoidBiased},
+      stream);
 }
 
 // ---- router --------------------------------------------------------------------------------------------------------
@@ -118,9 +130,11 @@ Result<std::int64_t> DeviceExperts::CountParts(const DeviceLayer& layer) {
   const auto found = parts_of_routers_.find(layer.vectors);
   if (found != parts_of_routers_.end()) return found->second;
   std::vector<float> router(static_cast<std::size_t>(moe().experts * config_.hidden_size));
-  DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpy(router.data(), layer.Vector(layer.layout->router), router.size() * sizeof(float),
-                                             cudaMemcpyDeviceToHost), "copy of a router"));
-  const bool narrow = std::all_of(router.begin(), router.end(), [](float weight) { return RoundToBf16(weight) == weight; });
+  DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpy(router.data(), layer.Vector(layer.layout->router),
+                                             router.size() * sizeof(float), cudaMemcpyDeviceToHost),
+                                  "copy of a router"));
+  const bool narrow =
+      std::all_of(router.begin(), router.end(), [](float weight) { return RoundToBf16(weight) == weight; });
   return parts_of_routers_[layer.vectors] = narrow ? 1 : cuda::kMostParts;
 }
 
@@ -129,7 +143,8 @@ Result<const Bf16*> DeviceExperts::RouterParts(const DeviceLayer& layer, std::in
   if (parts == 1) return layer.Bias(layer.layout->router);
   const std::int64_t count = moe().experts * config_.hidden_size;
   DRAFTMILL_RETURN_IF_ERROR(router_parts_.Grow(parts * count));
-  DRAFTMILL_RETURN_IF_ERROR(cuda::SplitFloats({layer.Vector(layer.layout->router), router_parts_.data(), count, parts}, stream));
+  DRAFTMILL_RETURN_IF_ERROR(
+      cuda::SplitFloats({layer.Vector(layer.layout->router), router_parts_.data(), count, parts}, stream));
   return router_parts_.data();
 }
 
@@ -159,11 +174,13 @@ Status DeviceExperts::Route(const MlpBranchArgs& args, cudaStream_t stream) {
 }
 
 Status DeviceExperts::PlanSlots(std::int64_t rows, cudaStream_t stream) {
-  DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots({chosen_.data(), slots_.data(), slot_rows_.data(), first_slot_.data(), scratch_.data(), rows,
-                                             moe().top_k, moe().experts}, stream));
+  DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots({chosen_.data(), slots_.data(), slot_rows_.data(), first_slot_.data(),
+                                             scratch_.data(), rows, moe().top_k, moe().experts},
+                                            stream));
   DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpyAsync(host_first_slot_.data(), first_slot_.data(),
                                                   static_cast<std::size_t>(moe().experts + 1) * sizeof(std::int32_t),
-                                                  cudaMemcpyDeviceToHost, stream), "copy of the experts' rows"));
+                                                  cudaMemcpyDeviceToHost, stream),
+                                  "copy of the experts' rows"));
   return Check(cudaEventRecord(planned_.get(), stream), "cudaEventRecord");
 }
 
@@ -173,7 +190,8 @@ Status DeviceExperts::RunShared(const MlpBranchArgs& args, DeviceGatedMlp& mlp, 
   const LayerLayout& layout = *args.layer.layout;
   if (layout.shared_gate_up < 0) return OkStatus();
   return mlp.Run({args.normed, args.out, args.rows, moe().shared_experts * moe().expert_intermediate,
-                  args.layer.Matrix(layout.shared_gate_up), nullptr, args.layer.Matrix(layout.shared_down), nullptr}, stream);
+                  args.layer.Matrix(layout.shared_gate_up), nullptr, args.layer.Matrix(layout.shared_down), nullptr},
+                 stream);
 }
 
 Status DeviceExperts::RunExperts(const DeviceLayer& layer, DeviceGatedMlp& mlp, cudaStream_t stream) {
@@ -189,9 +207,11 @@ Status DeviceExperts::RunExperts(const DeviceLayer& layer, DeviceGatedMlp& mlp, 
     if (RowsOf(expert) == 0) continue;
     Bf16* const rows = expert_rows_.data() + host_first_slot_.data()[expert] * config_.hidden_size;
     const Matrices matrices = MatricesOf(layer, expert);
-    DRAFTMILL_RETURN_IF_ERROR(mlp.Run({rows, rows, RowsOf(expert), width, matrices.gate_up,
-                                       gate_up_bias == nullptr ? nullptr : gate_up_bias + expert * 2 * width, matrices.down,
-                                       down_bias == nullptr ? nullptr : down_bias + expert * config_.hidden_size}, stream));
+    DRAFTMILL_RETURN_IF_ERROR(
+        mlp.Run({rows, rows, RowsOf(expert), width, matrices.gate_up,
+                 gate_up_bias == nullptr ? nullptr : gate_up_bias + expert * 2 * width, matrices.down,
+                 down_bias == nullptr ? nullptr : down_bias + expert * config_.hidden_size},
+                stream));
   }
   return OkStatus();
 }

@@ -62,25 +62,28 @@ class LatentBranch : public AttentionBranch {
     DRAFTMILL_RETURN_IF_ERROR(KeysAndValues(args, stream));
     DRAFTMILL_RETURN_IF_ERROR(Assemble(args, stream));
     const std::int64_t tokens = args.sequences.tokens;
-    DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemsetAsync(attended_.data() + tokens * shape_.out_width(), 0,
-                                                    static_cast<std::size_t>((args.rows - tokens) * shape_.out_width()) * sizeof(Bf16),
-                                                    stream),
-                                    "cudaMemsetAsync"));  // attention leaves the padding rows alone; they must hold numbers
-    DRAFTMILL_RETURN_IF_ERROR(attention_.Run({q_.data(), k_.data(), kv_.data() + latent_.nope_dim, attended_.data(), args.sequences, 0},
-                                             stream));
-    DeviceLinear({attended_.data(), args.layer.Matrix(args.layer.layout->o), nullptr, args.out, args.rows, shape_.out_width(),
-                  config_.hidden_size});
+    DRAFTMILL_RETURN_IF_ERROR(Check(
+        cudaMemsetAsync(attended_.data() + tokens * shape_.out_width(), 0,
+                        static_cast<std::size_t>((args.rows - tokens) * shape_.out_width()) * sizeof(Bf16), stream),
+        "cudaMemsetAsync"));  // attention leaves the padding rows alone; they must hold numbers
+    DRAFTMILL_RETURN_IF_ERROR(attention_.Run(
+        {q_.data(), k_.data(), kv_.data() + latent_.nope_dim, attended_.data(), args.sequences, 0}, stream));
+    DeviceLinear({attended_.data(), args.layer.Matrix(args.layer.layout->o), nullptr, args.out, args.rows,
+                  shape_.out_width(), config_.hidden_size});
     return OkStatus();
   }
 
-  std::int32_t RotaryRow(std::int64_t position, std::int64_t tokens) const override { return rotary_.table().Row(position, tokens); }
+  std::int32_t RotaryRow(std::int64_t position, std::int64_t tokens) const override {
+    return rotary_.table().Row(position, tokens);
+  }
   const AttentionShape& shape() const override { return shape_; }
 
  private:
   std::int64_t Compressed() const { return latent_.kv_lora_rank + latent_.rope_dim; }
 
   /// normed_ = norm of the leading `cols` values of each of `rows` rows of `latent`, which are `stride` apart.
-  Status Norm(Bf16* latent, std::int64_t rows, std::int64_t cols, std::int64_t stride, const float* weight, cudaStream_t stream) {
+  Status Norm(Bf16* latent, std::int64_t rows, std::int64_t cols, std::int64_t stride, const float* weight,
+              cudaStream_t stream) {
     cuda::AddNormArgs args;
     args.residual = latent;
     args.residual_stride = stride;
@@ -100,10 +103,12 @@ class LatentBranch : public AttentionBranch {
     const LayerLayout& layout = *layer.layout;
     const std::int64_t rank = latent_.q_lora_rank;
     if (rank == 0) {
-      DeviceLinear({args.normed, layer.Matrix(layout.q_b), nullptr, q_.data(), args.rows, config_.hidden_size, config_.q_width()});
+      DeviceLinear({args.normed, layer.Matrix(layout.q_b), nullptr, q_.data(), args.rows, config_.hidden_size,
+                    config_.q_width()});
       return OkStatus();
     }
-    DeviceLinear({args.normed, layer.Matrix(layout.q_a), nullptr, q_latent_.data(), args.rows, config_.hidden_size, rank});
+    DeviceLinear(
+        {args.normed, layer.Matrix(layout.q_a), nullptr, q_latent_.data(), args.rows, config_.hidden_size, rank});
     DRAFTMILL_RETURN_IF_ERROR(Norm(q_latent_.data(), args.rows, rank, rank, layer.Vector(layout.q_a_norm), stream));
     DeviceLinear({normed_.data(), layer.Matrix(layout.q_b), nullptr, q_.data(), args.rows, rank, config_.q_width()});
     return OkStatus();
@@ -114,8 +119,10 @@ class LatentBranch : public AttentionBranch {
     const DeviceLayer& layer = args.layer;
     const LayerLayout& layout = *layer.layout;
     const std::int64_t rank = latent_.kv_lora_rank;
-    DeviceLinear({args.normed, layer.Matrix(layout.kv_a), nullptr, kv_latent_.data(), args.rows, config_.hidden_size, Compressed()});
-    DRAFTMILL_RETURN_IF_ERROR(Norm(kv_latent_.data(), args.rows, rank, Compressed(), layer.Vector(layout.kv_a_norm), stream));
+    DeviceLinear({args.normed, layer.Matrix(layout.kv_a), nullptr, kv_latent_.data(), args.rows, config_.hidden_size,
+                  Compressed()});
+    DRAFTMILL_RETURN_IF_ERROR(
+        Norm(kv_latent_.data(), args.rows, rank, Compressed(), layer.Vector(layout.kv_a_norm), stream));
     DeviceLinear({normed_.data(), layer.Matrix(layout.kv_b), nullptr, kv_.data(), args.rows, rank, shape_.v.token});
     return OkStatus();
   }
@@ -147,13 +154,13 @@ class LatentBranch : public AttentionBranch {
   DeviceRotary rotary_;
   std::int64_t rows_ = 0;
   std::int64_t longest_ = 0;
-  DeviceBuffer<Bf16> q_latent_;    ///< [rows, q_lora_rank]
-  DeviceBuffer<Bf16> kv_latent_;   ///< [rows, kv_lora_rank + rope]
-  DeviceBuffer<Bf16> normed_;      ///< [rows, q_lora_rank or kv_lora_rank]
-  DeviceBuffer<Bf16> q_;           ///< [rows, heads, nope + rope]
-  DeviceBuffer<Bf16> k_;           ///< the same
-  DeviceBuffer<Bf16> kv_;          ///< [rows, heads, nope + v]
-  DeviceBuffer<Bf16> attended_;    ///< [rows, heads, v]
+  DeviceBuffer<Bf16> q_latent_;   ///< [rows, q_lora_rank]
+  DeviceBuffer<Bf16> kv_latent_;  ///< [rows, kv_lora_rank + rope]
+  DeviceBuffer<Bf16> normed_;     ///< [rows, q_lora_rank or kv_lora_rank]
+  DeviceBuffer<Bf16> q_;          ///< [rows, heads, nope + rope]
+  DeviceBuffer<Bf16> k_;          ///< the same
+  DeviceBuffer<Bf16> kv_;         ///< [rows, heads, nope + v]
+  DeviceBuffer<Bf16> attended_;   ///< [rows, heads, v]
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The attention branch of models with latent attention (MLA), in its expanded form: every head has keys and values of its own.
+// The attention branch of models with latent attention (MLA), in its expanded form: every head has keys and values of
+// its own.
 #pragma once
 
 #include <memory>

@@ -12,8 +12,12 @@ namespace {
 using ::testing::HasSubstr;
 
 ModelConfig Llama() {
-  return ParseModelConfig(json::Parse(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256})").value(), "config.json").value();
+  return ParseModelConfig(
+             json::Parse(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256})")
+                 .value(),
+             "config.json")
+      .value();
 }
 
 TEST(DeviceMemoryTest, WeightsAreCountedAsTheyAreKept) {

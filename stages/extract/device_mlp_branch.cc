@@ -19,8 +19,10 @@ Status MlpBranch::Reserve(std::int64_t rows) {
 Status MlpBranch::Run(const MlpBranchArgs& args, cudaStream_t stream) {
   const LayerLayout& layout = *args.layer.layout;
   if (layout.has_experts()) return experts_->Run(args, *mlp_, stream);
-  return mlp_->Run({args.normed, args.out, args.rows, intermediate_, args.layer.Matrix(layout.gate_up),
-                    args.layer.Bias(layout.gate_up_bias), args.layer.Matrix(layout.down), args.layer.Bias(layout.down_bias)}, stream);
+  return mlp_->Run(
+      {args.normed, args.out, args.rows, intermediate_, args.layer.Matrix(layout.gate_up),
+       args.layer.Bias(layout.gate_up_bias), args.layer.Matrix(layout.down), args.layer.Bias(layout.down_bias)},
+      stream);
 }
 
 }  // namespace draftmill

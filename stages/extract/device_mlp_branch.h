@@ -2,11 +2,13 @@
 //
 //   MlpBranch branch(config);
 //   DRAFTMILL_RETURN_IF_ERROR(branch.Reserve(rows));
-//   DRAFTMILL_RETURN_IF_ERROR(branch.Run({.layer = layer, .normed = normed, .out = branch_rows, .rows = rows}, stream));
+//   DRAFTMILL_RETURN_IF_ERROR(branch.Run({.layer = layer, .normed = normed, .out = branch_rows, .rows = rows},
+//   stream));
 //
-// Rows are those of a whole block where a layer has routed experts: an expert takes its tokens from all of them, so other rows
-// mean other products and, in the last bit, other results. Dense layers give the same for any cut at multiples of the
-// products' shapes. Layers with experts wait for the GPU once (device_experts.h). One object belongs to one thread and one GPU. What torch throws passes through.
+// Rows are those of a whole block where a layer has routed experts: an expert takes its tokens from all of them, so
+// other rows mean other products and, in the last bit, other results. Dense layers give the same for any cut at
+// multiples of the products' shapes. Layers with experts wait for the GPU once (device_experts.h). One object belongs
+// to one thread and one GPU. What torch throws passes through.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +28,8 @@ class DeviceGatedMlp;
 
 struct MlpBranchArgs {
   DeviceLayer layer;
-  const Bf16* normed = nullptr;   ///< [rows, hidden]
-  Bf16* out = nullptr;            ///< [rows, hidden]
+  const Bf16* normed = nullptr;  ///< [rows, hidden]
+  Bf16* out = nullptr;           ///< [rows, hidden]
   std::int64_t rows = 0;
 };
 
@@ -45,7 +47,7 @@ class MlpBranch {
  private:
   const std::int64_t intermediate_;
   const std::unique_ptr<DeviceGatedMlp> mlp_;
-  const std::unique_ptr<DeviceExperts> experts_;   ///< null where the model has none
+  const std::unique_ptr<DeviceExperts> experts_;  ///< null where the model has none
 };
 
 }  // namespace draftmill

@@ -14,7 +14,8 @@ at::TensorOptions OnThisDevice(at::ScalarType type) {
 }
 
 at::Tensor View(const Bf16* data, std::int64_t rows, std::int64_t cols) {
-  return at::from_blob(const_cast<Bf16*>(data), {rows, cols}, OnThisDevice(at::kBFloat16));  // NOLINT: only results are written
+  return at::from_blob(const_cast<Bf16*>(data), {rows, cols},
+                       OnThisDevice(at::kBFloat16));  // NOLINT: only results are written
 }
 
 }  // namespace

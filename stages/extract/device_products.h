@@ -1,7 +1,7 @@
 // Products of matrices on a GPU through ATen; no torch types in this header.
 //
-// Queued on ATen's current stream of the current GPU, into memory that the caller made. Row-major operands; the same shapes
-// give the same bits on the same kind of GPU. May throw what torch throws.
+// Queued on ATen's current stream of the current GPU, into memory that the caller made. Row-major operands; the same
+// shapes give the same bits on the same kind of GPU. May throw what torch throws.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace draftmill {
 
-/// A linear layer: out [rows, outputs] = a [rows, inputs] * weight [outputs, inputs]^T (+ bias [outputs], may be null). Sums
-/// are float32 and rounded once.
+/// A linear layer: out [rows, outputs] = a [rows, inputs] * weight [outputs, inputs]^T (+ bias [outputs], may be null).
+/// Sums are float32 and rounded once.
 struct DeviceLinearArgs {
   const Bf16* a = nullptr;
   const Bf16* weight = nullptr;

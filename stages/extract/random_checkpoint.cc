@@ -42,12 +42,13 @@ std::vector<Bf16> RandomTable(std::uint64_t seed, float mean) {
   return table;
 }
 
-/// What the parts of a quantised matrix hold: bytes that are numbers of their format, with products as small as plain weights.
+/// What the parts of a quantised matrix hold: bytes that are numbers of their format, with products as small as plain
+/// weights.
 struct Contents {
-  std::vector<std::byte> matrices;   ///< bfloat16, as the others of plain numbers
+  std::vector<std::byte> matrices;  ///< bfloat16, as the others of plain numbers
   std::vector<std::byte> vectors;
-  std::vector<std::byte> codes;      ///< any byte: int4, MXFP4
-  std::vector<std::byte> fp8;        ///< any but NaN
+  std::vector<std::byte> codes;  ///< any byte: int4, MXFP4
+  std::vector<std::byte> fp8;    ///< any but NaN
   std::vector<std::byte> bf16_scales;
   std::vector<std::byte> fp32_scales;
   std::vector<std::byte> exponents;  ///< MXFP4: 2^-8 .. 2^-6
@@ -77,48 +78,59 @@ Contents MakeContents(std::uint64_t seed) {
   });
   contents.bf16_scales = BytesOf(std::vector<Bf16>(kTableLength, ToBf16(kDeviation / 4)));
   contents.fp32_scales = BytesOf(std::vector<float>(kTableLength, kDeviation / 128));
-  contents.exponents = RandomBytes(seed + 4, [](std::uint64_t random) { return static_cast<std::byte>(119 + random % 3); });
+  contents.exponents =
+      RandomBytes(seed + 4, [](std::uint64_t random) { return static_cast<std::byte>(119 + random % 3); });
   return contents;
 }
 
 /// A tensor of the checkpoint and the table that fills it.
 struct Filling {
-  std::vector<std::byte> Contents::* table = nullptr;
-  std::vector<std::int32_t> numbers;   ///< instead of a table: the shape of an int4 matrix
+  std::vector<std::byte> Contents::*table = nullptr;
+  std::vector<std::int32_t> numbers;  ///< instead of a table: the shape of an int4 matrix
 };
 struct PlannedTensor {
   safetensors::TensorSpec spec;
   Filling filling;
 };
 
-PlannedTensor PlanTensor(const std::string& prefix, const StoredTensor& stored, const std::vector<std::int64_t>& matrix) {
+PlannedTensor PlanTensor(const std::string& prefix, const StoredTensor& stored,
+                         const std::vector<std::int64_t>& matrix) {
   using safetensors::Dtype;
-  const auto filled = [&](Dtype dtype, std::vector<std::byte> Contents::* table) {
+  const auto filled = [&](Dtype dtype, std::vector<std::byte> Contents::*table) {
     return PlannedTensor{{prefix + stored.name, dtype, stored.shape}, {table, {}}};
   };
   switch (stored.role) {
-    case TensorRole::kPlain: break;
-    case TensorRole::kFp8Values: return filled(Dtype::kF8E4M3, &Contents::fp8);
-    case TensorRole::kFp8Scales: return filled(Dtype::kF32, &Contents::fp32_scales);
-    case TensorRole::kInt4Values: return filled(Dtype::kI32, &Contents::codes);
-    case TensorRole::kInt4Scales: return filled(Dtype::kBf16, &Contents::bf16_scales);
+    case TensorRole::kPlain:
+      break;
+    case TensorRole::kFp8Values:
+      return filled(Dtype::kF8E4M3, &Contents::fp8);
+    case TensorRole::kFp8Scales:
+      return filled(Dtype::kF32, &Contents::fp32_scales);
+    case TensorRole::kInt4Values:
+      return filled(Dtype::kI32, &Contents::codes);
+    case TensorRole::kInt4Scales:
+      return filled(Dtype::kBf16, &Contents::bf16_scales);
     case TensorRole::kInt4Shape:
       return {{prefix + stored.name, Dtype::kI32, stored.shape},
               {nullptr, {static_cast<std::int32_t>(matrix[0]), static_cast<std::int32_t>(matrix[1])}}};
-    case TensorRole::kMxfp4Values: return filled(Dtype::kU8, &Contents::codes);
-    case TensorRole::kMxfp4Scales: return filled(Dtype::kU8, &Contents::exponents);
+    case TensorRole::kMxfp4Values:
+      return filled(Dtype::kU8, &Contents::codes);
+    case TensorRole::kMxfp4Scales:
+      return filled(Dtype::kU8, &Contents::exponents);
   }
   const bool is_norm = stored.shape.size() == 1 && stored.name.ends_with("weight");
   return filled(Dtype::kBf16, is_norm ? &Contents::vectors : &Contents::matrices);
 }
 
-Status WriteTensor(const safetensors::TensorInfo& tensor, const Filling& filling, const Contents& contents, WritableFile& file) {
+Status WriteTensor(const safetensors::TensorInfo& tensor, const Filling& filling, const Contents& contents,
+                   WritableFile& file) {
   if (filling.table == nullptr) return file.WriteAt(tensor.offset, std::as_bytes(std::span(filling.numbers)));
   const std::vector<std::byte>& table = contents.*filling.table;
   const auto width = static_cast<std::size_t>(safetensors::DtypeBits(tensor.dtype) / 8);
   std::size_t at = HashBytes64(tensor.name) % (table.size() / width) * width;
   for (std::int64_t done = 0; done < tensor.bytes;) {
-    const std::size_t bytes = std::min(table.size() / width * width - at, static_cast<std::size_t>(tensor.bytes - done));
+    const std::size_t bytes =
+        std::min(table.size() / width * width - at, static_cast<std::size_t>(tensor.bytes - done));
     DRAFTMILL_RETURN_IF_ERROR(file.WriteAt(tensor.offset + done, std::span(table).subspan(at, bytes)));
     done += static_cast<std::int64_t>(bytes);
     at = 0;
@@ -152,7 +164,8 @@ std::vector<PlannedTensor> PlanTensors(const ModelConfig& config) {
 
 }  // namespace
 
-Result<std::int64_t> WriteRandomCheckpoint(const std::string& config_path, const std::string& folder, std::uint64_t seed) {
+Result<std::int64_t> WriteRandomCheckpoint(const std::string& config_path, const std::string& folder,
+                                           std::uint64_t seed) {
   FileSystem& files = RealFileSystem();
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, files.ReadAll(config_path));
   DRAFTMILL_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(text, config_path));
@@ -166,7 +179,8 @@ Result<std::int64_t> WriteRandomCheckpoint(const std::string& config_path, const
     fillings.emplace(tensor.spec.name, std::move(tensor.filling));
     specs.push_back(std::move(tensor.spec));
   }
-  DRAFTMILL_ASSIGN_OR_RETURN(const safetensors::BuiltHeader header, safetensors::BuildHeader(specs, {{"format", "pt"}}));
+  DRAFTMILL_ASSIGN_OR_RETURN(const safetensors::BuiltHeader header,
+                             safetensors::BuildHeader(specs, {{"format", "pt"}}));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
                              files.OpenForWriting(JoinPath(folder, "model.safetensors"), OpenMode::kCreate));
   DRAFTMILL_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(header.bytes))));

@@ -23,9 +23,7 @@ constexpr const char* kConfig = R"({"architectures": ["Qwen3ForCausalLM"], "hidd
 
 class RandomCheckpointTest : public ::testing::Test {
  protected:
-  RandomCheckpointTest() {
-    EXPECT_TRUE(files_.WriteAtomically(Path("config.json"), kConfig).ok());
-  }
+  RandomCheckpointTest() { EXPECT_TRUE(files_.WriteAtomically(Path("config.json"), kConfig).ok()); }
   std::string Path(const std::string& name) const { return JoinPath(folder_.path(), name); }
 
   FileSystem& files_ = RealFileSystem();
@@ -52,20 +50,24 @@ TEST_F(RandomCheckpointTest, TheSeedDecidesTheBytes) {
 
 /// Every format, with experts and without: what is written is what the reader of checkpoints expects, tensor by tensor.
 TEST_F(RandomCheckpointTest, QuantisedConfigurationsGetTheirFormat) {
-  const std::string base = R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 7, "num_attention_heads": 4,
+  const std::string base =
+      R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 7, "num_attention_heads": 4,
       "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 100, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
       "tie_word_embeddings": false, "torch_dtype": "bfloat16")";
-  const std::string int4 = R"("quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head",
+  const std::string int4 =
+      R"("quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head",
       "re:.*self_attn.*"], "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symmetric": true,
       "strategy": "group", "group_size": 32}}}})";
-  const std::string fp8 = R"("quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+  const std::string fp8 =
+      R"("quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
       "weight_block_size": [24, 20]})";
   const std::vector<std::string> configs = {
       R"({"architectures": ["Qwen3ForCausalLM"], )" + base + ", " + fp8 + "}",
-      R"({"architectures": ["Qwen3MoeForCausalLM"], "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, )" + base +
-          ", " + int4 + "}",
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, )" +
+          base + ", " + int4 + "}",
       R"({"architectures": ["GptOssForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2, "quantization_config":
-          {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}, )" + base + "}"};
+          {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}, )" +
+          base + "}"};
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const std::string name = "quantised-" + std::to_string(i);
     ASSERT_TRUE(files_.WriteAtomically(Path("config.json"), configs[i]).ok());

@@ -1,6 +1,7 @@
 #include "stages/extract/layer_layout.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,13 @@ PackedExperts LayOutPacked(const ModelConfig& config) {
   return packed;
 }
 
+/// First and number of what the `part`-th of `parts` has of `total`.
+std::pair<std::int64_t, std::int64_t> RangeOf(std::int64_t total, std::int64_t part, std::int64_t parts) {
+  const std::int64_t each = Aligned((total + parts - 1) / parts);
+  const std::int64_t first = std::min(total, part * each);
+  return {first, std::min(total, first + each) - first};
+}
+
 }  // namespace
 
 LayerLayout LayoutOfLayer(const ModelConfig& config, std::int64_t layer) {
@@ -106,6 +114,13 @@ LayerLayout LayoutOfLayer(const ModelConfig& config, std::int64_t layer) {
   layout.expert_gate_up_elements = 2 * layout.expert_down_elements;
   if (packed) layout.packed = LayOutPacked(config);
   return layout;
+}
+
+LayerPart PartOf(const LayerLayout& layout, std::int64_t part, std::int64_t parts) {
+  LayerPart range;
+  std::tie(range.first_matrix, range.matrices_count) = RangeOf(layout.matrices_total, part, parts);
+  std::tie(range.first_packed, range.packed_bytes) = RangeOf(layout.packed.bytes, part, parts);
+  return range;
 }
 
 }  // namespace draftmill

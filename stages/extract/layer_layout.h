@@ -88,6 +88,16 @@ struct LayerLayout {
 /// The layout of one layer, from 0. Layers of a kind (dense, with experts) share it.
 LayerLayout LayoutOfLayer(const ModelConfig& config, std::int64_t layer);
 
+/// What the `part`-th of `parts` holds of a layer's matrices (elements) and packed experts (bytes). The parts follow each
+/// other without a gap; each begins at a multiple of 64, the last ones may be empty.
+struct LayerPart {
+  std::int64_t first_matrix = 0;
+  std::int64_t matrices_count = 0;
+  std::int64_t first_packed = 0;
+  std::int64_t packed_bytes = 0;
+};
+LayerPart PartOf(const LayerLayout& layout, std::int64_t part, std::int64_t parts);
+
 /// True where a layer has routed experts in place of the dense MLP.
 bool LayerHasExperts(const ModelConfig& config, std::int64_t layer);
 

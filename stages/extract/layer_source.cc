@@ -1,9 +1,7 @@
 #include "stages/extract/layer_source.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <utility>
 
 #include "stages/extract/device_handles.h"
@@ -13,14 +11,6 @@ namespace draftmill {
 namespace {
 
 using cuda::Check;
-
-constexpr std::int64_t kPartMultiple = 64;
-
-std::pair<std::int64_t, std::int64_t> Range(std::int64_t total, std::int64_t part, std::int64_t parts) {
-  const std::int64_t each = ((total + parts - 1) / parts + kPartMultiple - 1) / kPartMultiple * kPartMultiple;
-  const std::int64_t first = std::min(total, part * each);
-  return {first, std::min(total, first + each) - first};
-}
 
 // ---- parts on the GPUs ----
 
@@ -205,13 +195,6 @@ class DiskSource : public LayerSource {
 };
 
 }  // namespace
-
-LayerPart PartOf(const LayerLayout& layout, std::int64_t part, std::int64_t parts) {
-  LayerPart range;
-  std::tie(range.first_matrix, range.matrices_count) = Range(layout.matrices_total, part, parts);
-  std::tie(range.first_packed, range.packed_bytes) = Range(layout.packed.bytes, part, parts);
-  return range;
-}
 
 Result<std::vector<std::unique_ptr<LayerSource>>> MakePeerSources(const std::vector<int>& devices,
                                                                   std::vector<std::vector<ShardedPart>> parts) {

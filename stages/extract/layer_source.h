@@ -33,15 +33,6 @@ class LayerSource {
   virtual Status EndPass() { return OkStatus(); }
 };
 
-/// Which elements and bytes of a layer the `part`-th of `parts` holds; begins at a multiple of 64.
-struct LayerPart {
-  std::int64_t first_matrix = 0;
-  std::int64_t matrices_count = 0;
-  std::int64_t first_packed = 0;
-  std::int64_t packed_bytes = 0;
-};
-LayerPart PartOf(const LayerLayout& layout, std::int64_t part, std::int64_t parts);
-
 /// A GPU's part of one layer.
 struct ShardedPart {
   cuda::DeviceBuffer<Bf16> matrices;

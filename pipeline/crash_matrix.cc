@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int kCrashed = 99;
 constexpr const char* kPointsName = "points.txt";
+constexpr const char* kStartName = "start";
 constexpr const char* kWordsName = "words.txt";
 
 /// Ends the process at the nth time that a point is reached. The other threads stand still from then on.
@@ -82,9 +83,15 @@ std::string_view EndingName(Ending ending) {
   return "";
 }
 
-CrashMatrix::CrashMatrix(const ExampleRun& example) : example_(example) {
-  fs::remove_all(example_.work());
+CrashMatrix::CrashMatrix(const ExampleRun& example, const std::function<void()>& change) : example_(example) {
+  Restart();
   good_exit_status_ = RunInChild(std::nullopt);
+  if (change) {
+    fs::rename(example_.work(), example_.folder() / kStartName);
+    change();
+    Restart();
+    good_exit_status_ = RunInChild(std::nullopt);
+  }
   if (good_exit_status_ != 0 && good_exit_status_ != 3) {
     failure_ = "the undisturbed run ended with " + std::to_string(good_exit_status_) + ": " + LastWords();
     return;
@@ -95,6 +102,12 @@ CrashMatrix::CrashMatrix(const ExampleRun& example) : example_(example) {
   points_ = Numbered(list);
   files_ = example_.Published();
   rows_ = StateFacts(example_.work().string());
+}
+
+void CrashMatrix::Restart() const {
+  fs::remove_all(example_.work());
+  const fs::path start = example_.folder() / kStartName;
+  if (fs::exists(start)) fs::copy(start, example_.work(), fs::copy_options::recursive);
 }
 
 std::vector<CrashPoint> CrashMatrix::Chosen(int stride) const {
@@ -113,7 +126,7 @@ std::vector<CrashPoint> CrashMatrix::Chosen(int stride) const {
 
 std::string CrashMatrix::Try(const CrashPoint& point, Ending ending) {
   const std::string what = std::string(EndingName(ending)) + " at " + point.name + " #" + std::to_string(point.nth) + ": ";
-  fs::remove_all(example_.work());
+  Restart();
   const int first = RunInChild(Crash{point, ending});
   if (first == kCrashed) ++ended_runs_;
   if (first != kCrashed && first != good_exit_status_) {

@@ -10,6 +10,7 @@
 // cut) would leave at that moment.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -35,8 +36,9 @@ struct CrashPoint {
 
 class CrashMatrix {
  public:
-  /// `example` must outlive this. Points are those of a whole run.
-  explicit CrashMatrix(const ExampleRun& example);
+  /// `example` must outlive this. Points are those of a whole run; with a `change`, of the run after it: one that was
+  /// complete, whose inputs `change` then changes.
+  explicit CrashMatrix(const ExampleRun& example, const std::function<void()>& change = {});
 
   /// Why there are no points; empty where there are.
   const std::string& failure() const { return failure_; }
@@ -58,6 +60,8 @@ class CrashMatrix {
     Ending ending = Ending::kKill;
   };
 
+  /// Makes the work folder what it is when a run begins.
+  void Restart() const;
   int RunInChild(const std::optional<Crash>& crash) const;
   [[noreturn]] void RunHere(const std::optional<Crash>& crash) const;
   std::string WhatDiffers() const;

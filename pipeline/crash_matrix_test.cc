@@ -1,13 +1,16 @@
 // Whatever moment a run ends at, continuing it gives the same bytes and the same rows: pipeline/crash_matrix.h.
 //
-// DRAFTMILL_CRASH_POINTS=all tries every point with every ending; otherwise those that stand for the others.
+// DRAFTMILL_CRASH_POINTS=all tries every point with every ending, DRAFTMILL_CRASH_POINTS=2/6 the second of six parts of
+// them; otherwise those that stand for the others.
 #include "pipeline/crash_matrix.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -23,9 +26,26 @@ std::filesystem::path Place() {
   return std::filesystem::is_directory(memory, ignored) ? memory : std::filesystem::temp_directory_path();
 }
 
-bool TriesAll() {
+/// Every `parts`-th point, the `part`-th of them first (from 0).
+struct Part {
+  std::size_t part = 0;
+  std::size_t parts = 1;
+};
+
+/// Which of all points are wanted; nothing where those that stand for the others are.
+std::optional<Part> WantedPart() {
   const char* wanted = std::getenv("DRAFTMILL_CRASH_POINTS");
-  return wanted != nullptr && std::string_view(wanted) == "all";
+  if (wanted == nullptr) return std::nullopt;
+  unsigned part = 1;
+  unsigned parts = 1;
+  if (std::string_view(wanted) == "all" || std::sscanf(wanted, "%u/%u", &part, &parts) == 2) return Part{part - 1, parts};
+  return std::nullopt;
+}
+
+std::vector<CrashPoint> Take(const Part& part, const std::vector<CrashPoint>& points) {
+  std::vector<CrashPoint> taken;
+  for (std::size_t i = part.part; i < points.size(); i += part.parts) taken.push_back(points[i]);
+  return taken;
 }
 
 class CrashMatrixTest : public testing::Test {
@@ -44,23 +64,43 @@ constexpr int kStride = kSanitizerSlowdown > 1 ? 240 : 60;
 
 constexpr Ending kEndings[] = {Ending::kKill, Ending::kPowerCut, Ending::kPowerCutNamesSurvive};
 
-TEST_F(CrashMatrixTest, SomePoints) {
-  CrashMatrix matrix(example_);
+/// Tries the points that are wanted.
+void TryPoints(CrashMatrix& matrix, const char* what) {
   ASSERT_EQ(matrix.failure(), "");
-  const std::vector<CrashPoint> points = TriesAll() ? matrix.points() : matrix.Chosen(kStride);
+  const std::optional<Part> part = WantedPart();
+  const std::vector<CrashPoint> points = part ? Take(*part, matrix.points()) : matrix.Chosen(kStride);
   int differences = 0;
   for (std::size_t i = 0; i < points.size() && differences < 20; ++i) {
     for (std::size_t ending = 0; ending < std::size(kEndings); ++ending) {
       // Of some points each has the ending whose turn it is.
-      if (!TriesAll() && ending != i % std::size(kEndings)) continue;
+      if (!part && ending != i % std::size(kEndings)) continue;
       const std::string difference = matrix.Try(points[i], kEndings[ending]);
       EXPECT_EQ(difference, "");
       if (!difference.empty()) ++differences;
     }
   }
-  std::printf("crash matrix: %zu of %zu points, %s, %d runs ended and continued, %d differ\n", points.size(),
-              matrix.points().size(), TriesAll() ? "each with every ending" : "each with one of three endings",
+  std::printf("crash matrix, %s: %zu of %zu points, %s, %d runs ended and continued, %d differ\n", what, points.size(),
+              matrix.points().size(), part ? "each with every ending" : "each with one of three endings",
               matrix.ended_runs(), differences);
+}
+
+TEST_F(CrashMatrixTest, SomePoints) {
+  CrashMatrix matrix(example_);
+  TryPoints(matrix, "a run from nothing");
+}
+
+// A finished run that a file is added to: ingest replaces what is there, and all that is published must come through.
+TEST_F(CrashMatrixTest, SomePointsOfAnEpoch) {
+  CrashMatrix matrix(example_, [this] {
+    ExampleRun::Write(example_.folder() / "more.jsonl",
+                      R"({"prompt": "one more question", "completion": "one more answer"})" "\n");
+    const std::filesystem::path pipeline = example_.folder() / "pipeline.yaml";
+    std::string text = ExampleRun::Read(pipeline);
+    const std::string source = "{path: rows.jsonl}";
+    text.insert(text.find(source) + source.size(), ", {path: more.jsonl}");
+    ExampleRun::Write(pipeline, text);
+  });
+  TryPoints(matrix, "a file is added");
 }
 
 // A program that forgot one sync is caught: the matrix can fail.

@@ -14,7 +14,7 @@ namespace {
 
 IngestedChunkRecord ChunkRecordOf(const IngestedChunkFacts& facts) {
   return {.chunk = facts.chunk,
-          .epoch = 0,
+          .epoch = facts.epoch,
           .first_sample = facts.first_sample,
           .rows = facts.rows,
           .bytes = facts.bytes,
@@ -128,7 +128,7 @@ Status RecordEnd(FileSystem& files, const std::string& work_folder, const Ingest
     const SourceSummary& source = summary.sources[i];
     bytes += source.bytes;
     state.PutSource({.source = static_cast<std::int64_t>(i),
-                     .epoch = 0,
+                     .epoch = source.epoch,
                      .path = source.path,
                      .format = source.format,
                      .bytes = source.bytes,

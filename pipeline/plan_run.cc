@@ -17,25 +17,23 @@ namespace {
 
 /// What the work folder's database knows; empty where there is none.
 struct Known {
-  std::vector<SourceRecord> sources;
+  KnownRun run;
   std::vector<StageRecord> stages;
   std::vector<ChunkRecord> chunks;
   std::vector<ProgressRecord> progress;
-  StoredSizes sizes;
 };
 
 Result<Known> ReadKnown(const std::string& work_folder, FileSystem& files) {
   Known known;
+  DRAFTMILL_ASSIGN_OR_RETURN(known.run, ReadKnownRun(files, work_folder));
   Result<StateReader> state = StateReader::Open(work_folder, files);
   if (!state.ok()) {
     if (state.status().code() == StatusCode::kNotFound) return known;
     return state.status();
   }
-  DRAFTMILL_ASSIGN_OR_RETURN(known.sources, state->Sources());
   DRAFTMILL_ASSIGN_OR_RETURN(known.stages, state->Stages());
   DRAFTMILL_ASSIGN_OR_RETURN(known.chunks, state->Chunks());
   DRAFTMILL_ASSIGN_OR_RETURN(known.progress, state->Progress());
-  DRAFTMILL_ASSIGN_OR_RETURN(known.sizes, ReadStoredSizes(*state));
   return known;
 }
 
@@ -51,6 +49,7 @@ std::pair<std::string, std::string> ActionAndReason(const std::string& stage, co
                                                     const std::vector<StageChange>& changes, bool input_may_change) {
   for (const StageChange& change : changes) {
     if (change.stage != stage) continue;
+    if (change.is_extension) return {"run", change.consequence};
     std::string reason = "changed: ";
     for (const FingerprintChange& part : change.parts) reason += ToString(part) + "; ";
     return {"refuse", reason + "needs --accept-changes: " + change.consequence};
@@ -85,7 +84,7 @@ Result<json::Value> PlanRun(const Config& config) {
   FileSystem& files = RealFileSystem();
   const std::string& work = config.work_folder();
   DRAFTMILL_ASSIGN_OR_RETURN(const Known known, ReadKnown(work, files));
-  DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known.sources, known.sizes));
+  DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known.run));
   const std::vector<StageChange> changes = FindChanges(known.stages, MakeFingerprints(config, inputs));
 
   Forecast forecast = ForecastFromChunks(known.chunks, inputs.plan.bytes_per_token);

@@ -45,7 +45,7 @@ class ReportsTest : public ::testing::Test {
   /// Conversations of chunk 0, and a corpus file in which sample 1 is "Hi\x1b!" with its last two tokens supervised.
   void WriteChunkFiles() {
     ASSERT_TRUE(RealFileSystem().MakeFolder(IngestedFolder(work())).ok());
-    IngestedChunkText rows(0, 0);
+    IngestedChunkText rows(0, 0, 0);
     for (std::int64_t row = 0; row < shape_.rows_per_chunk; ++row) {
       rows.Add(Hash128{}, {.source = 0, .row = row, .line = row + 1, .byte_offset = 10 * row},
                R"({"messages":[{"role":"user","content":"question )" + std::to_string(row) + "\"}]}");

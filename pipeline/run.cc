@@ -78,7 +78,7 @@ class PipelineRun {
   Status FinishStages();
   Status PublishManifest();
   RunReport Report(const Status& status, bool was_started);
-  void ShowStart(const std::vector<ProgressRecord>& rows);
+  Status ShowProgress();
 
   Result<std::vector<ChunkRecord>> ReadChunks();
   bool IsComplete(const ChunkRecord& chunk) const;
@@ -99,8 +99,7 @@ class PipelineRun {
   const std::int64_t start_ns_ = clock_.MonotonicNs();
 
   std::optional<RunLock> lock_;
-  std::vector<SourceRecord> known_sources_;
-  StoredSizes stored_sizes_;
+  KnownRun known_;
   RunInputs inputs_;
   std::map<std::string, Fingerprint> fingerprints_;
   std::unique_ptr<StateWriter> state_;
@@ -137,7 +136,7 @@ Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(ReadKnown());
   TakeDevices take_devices;
   if (StatesMayBeWanted()) take_devices = [this](ExtractOptions& options) { return TakeGpus(options); };
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_sources_, stored_sizes_, take_devices));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_, take_devices));
   fingerprints_ = MakeFingerprints(config_, inputs_);
   if (StopSignal::Requested()) return Cancelled("stopped on request before anything was started");
   if (inputs_.vocab_import) {
@@ -187,10 +186,9 @@ Status PipelineRun::TakeWorkFolder() {
 }
 
 Status PipelineRun::ReadKnown() {
+  DRAFTMILL_ASSIGN_OR_RETURN(known_, ReadKnownRun(files_, work_));
   Result<StateReader> state = StateReader::Open(work_, files_);
   if (!state.ok()) return state.status().code() == StatusCode::kNotFound ? OkStatus() : state.status();
-  DRAFTMILL_ASSIGN_OR_RETURN(known_sources_, state->Sources());
-  DRAFTMILL_ASSIGN_OR_RETURN(stored_sizes_, ReadStoredSizes(*state));
   DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state->Chunks());
   return OkStatus();
 }
@@ -219,13 +217,16 @@ Status PipelineRun::SettleChanges() {
     DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state.Chunks());
   }
   const std::vector<StageChange> changes = FindChanges(stages_, fingerprints_);
-  if (!changes.empty() && !request_.accept_changes) {
+  if (NeedConsent(changes) && !request_.accept_changes) {
     return Conflict("what this run depends on has changed since it was begun:\n" + Describe(changes, inputs_.source_names) +
                     "Nothing was touched. Put it back as it was, or run again with --accept-changes, or name another work "
                     "folder with --work DIR");
   }
   DRAFTMILL_RETURN_IF_ERROR(CheckThatSourcesAreThere(changes));
-  if (!changes.empty()) progress_.Line("accepted changes:\n" + Describe(changes, inputs_.source_names));
+  if (!changes.empty()) {
+    progress_.Line((NeedConsent(changes) ? "accepted changes:\n" : "what the run is made from has grown:\n") +
+                   Describe(changes, inputs_.source_names));
+  }
   // Before anything that the manifest lists is marked as work.
   if (!changes.empty() || (request_.rerun_stage && !RerunsStates())) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(AcceptChanges(changes, fingerprints_, chunks_, *state_));
@@ -261,18 +262,20 @@ Status PipelineRun::Begin() {
   DRAFTMILL_ASSIGN_OR_RETURN(const RunRecord run, state_->BeginRun(std::move(begun)));
   DRAFTMILL_ASSIGN_OR_RETURN(stages_, state.Stages());
   DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state.Chunks());
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ProgressRecord> rows, state.Progress());
   if (!last) {
     monitor_->Say(EventLevel::kInfo, fmt::format("run {} in {}", run.name, work_));
   } else {
     monitor_->Say(EventLevel::kInfo, ResumeLine(run.name, chunks_, state_->after_unclean_end()));
   }
-  ShowStart(rows);
+  DRAFTMILL_RETURN_IF_ERROR(ShowProgress());
   if (request_.on_started) request_.on_started();
   return OkStatus();
 }
 
-void PipelineRun::ShowStart(const std::vector<ProgressRecord>& rows) {
+/// Tells the monitor how far every stage is.
+Status PipelineRun::ShowProgress() {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ProgressRecord> rows, state.Progress());
   for (const ProgressRecord& row : rows) {
     if (!Reaches(row.stage)) continue;
     monitor_->Begin({.stage = row.stage,
@@ -283,6 +286,7 @@ void PipelineRun::ShowStart(const std::vector<ProgressRecord>& rows) {
                      .tokens = 0,
                      .bytes = row.bytes});
   }
+  return OkStatus();
 }
 
 // --- The work ----------------------------------------------------------------------------------------------------------
@@ -348,9 +352,7 @@ Status PipelineRun::IngestWhereNeeded() {
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
   DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state.Chunks());
   DRAFTMILL_ASSIGN_OR_RETURN(sources_, state.Sources());
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ProgressRecord> rows, state.Progress());
-  ShowStart(rows);
-  return OkStatus();
+  return ShowProgress();
 }
 
 Status PipelineRun::PassChunks() {

@@ -41,6 +41,14 @@ json::Value LayersAsJson(const std::vector<std::int32_t>& layers) {
   return list;
 }
 
+json::Value EpochsAsJson(const std::vector<std::int64_t>& sizes) {
+  json::Array epochs;
+  for (const std::int64_t size : sizes) {
+    epochs.push_back(json::Object{{"epoch", static_cast<std::int64_t>(epochs.size())}, {"source_files", size}});
+  }
+  return epochs;
+}
+
 json::Value PlanAsJson(const PlanParameters& plan) {
   return json::Object{{"batch_tokens", plan.batch_tokens},
                       {"block_tokens", plan.block_tokens},
@@ -133,8 +141,8 @@ Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder) {
     }
   }
   if (missing.empty()) return OkStatus();
-  return Corrupt(fmt::format("{} files that state.db knows are missing or have another size, the first is {}. Nothing was "
-                             "touched. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
+  return Corrupt(fmt::format("{} files that state.db knows are missing or have another size, the first is {}. What is "
+                             "there stays. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
                              missing.size(), JoinPath(work_folder, missing.front()), work_folder));
 }
 
@@ -160,7 +168,7 @@ Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& i
       {"version", kRunFileVersion},
       {std::string(kConfigFolderKey), config.ConfigFolderFromWork()},
       {std::string(kConfigFolderWasKey), config.AbsoluteConfigFolder()},
-      {"epochs", json::Array{json::Object{{"epoch", 0}, {"source_files", static_cast<std::int64_t>(inputs.source_names.size())}}}},
+      {"epochs", EpochsAsJson(inputs.epoch_sizes)},
       {"parameters", PortableValues(config)},
       {"plan", PlanAsJson(inputs.plan)},
       {"layers", LayersAsJson(inputs.model.layers)},

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include "pipeline/source_epochs.h"
 #include "pipeline/stored_facts.h"
 #include "stages/extract/auto_sizes.h"
 #include "stages/ingest/byte_stream.h"
@@ -102,22 +103,6 @@ Status UseKnownSources(const Config& config, FileSystem& files, const std::vecto
   return OkStatus();
 }
 
-Status FindSources(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known, RunInputs& inputs) {
-  Result<std::vector<SourceFile>> found = FindSourceFiles(inputs.ingest.sources, files);
-  if (found.status().code() == StatusCode::kNotFound && !known.empty()) {
-    inputs.missing_sources = found.status().message();
-    return UseKnownSources(config, files, known, inputs);
-  }
-  if (!found.ok()) return found.status();
-  inputs.source_files = std::move(found).value();
-  for (const SourceFile& source : inputs.source_files) {
-    inputs.source_names.push_back(PortablePath(config, source.path));
-    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash, HashSource(files, source, inputs.source_names.back(), known));
-    inputs.source_hashes.push_back(hash);
-  }
-  return OkStatus();
-}
-
 /// Sizes that `auto` stands for until they are resolved: the fingerprint of `write` holds the resolved ones.
 bool IsPlanSize(std::string_view parameter) { return parameter == "batch_tokens" || parameter == "block_tokens"; }
 
@@ -137,6 +122,38 @@ void AddParameters(const Config& config, const StageSpec& spec, Fingerprint& fin
     if (parameter.type == ParameterType::kSources) value = WithoutPaths(std::move(value));
     fingerprint.Add(spec.name + "." + parameter.name, json::Write(value, json::Style::kCanonical));
   }
+}
+
+/// Brings what was found into the order of its epochs.
+Status OrderFoundSources(const Config& config, const std::vector<SourceFile>& found, FileSystem& files, const KnownRun& known,
+                         RunInputs& inputs) {
+  std::vector<FoundSource> contents;
+  for (const SourceFile& source : found) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash,
+                               HashSource(files, source, PortablePath(config, source.path), known.sources));
+    contents.push_back({.spec = source.spec, .content = hash});
+  }
+  Fingerprint parameters;
+  AddParameters(config, IngestSpec(), parameters);
+  for (const OrderedSource& place : OrderSources(contents, parameters, known.ingest, known.is_ingested)) {
+    inputs.source_files.push_back(found[place.found]);
+    inputs.source_files.back().epoch = place.epoch;
+    inputs.source_names.push_back(PortablePath(config, found[place.found].path));
+    inputs.source_hashes.push_back(contents[place.found].content);
+    inputs.epoch_sizes.resize(static_cast<std::size_t>(place.epoch) + 1);
+    ++inputs.epoch_sizes.back();
+  }
+  inputs.ingest.files = inputs.source_files;
+  return OkStatus();
+}
+
+Status FindSources(const Config& config, FileSystem& files, const KnownRun& known, RunInputs& inputs) {
+  const Result<std::vector<SourceFile>> found = FindSourceFiles(inputs.ingest.sources, files);
+  if (found.ok()) return OrderFoundSources(config, *found, files, known, inputs);
+  if (found.status().code() != StatusCode::kNotFound || known.sources.empty()) return found.status();
+  inputs.missing_sources = found.status().message();
+  inputs.epoch_sizes = EpochSizes(known.ingest);
+  return UseKnownSources(config, files, known.sources, inputs);
 }
 
 Status CheckForcedTokens(const RunInputs& inputs) {
@@ -196,8 +213,7 @@ MemoryShares ShareMemory(std::int64_t memory_bytes) {
   return shares;
 }
 
-Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
-                                const StoredSizes& stored, const TakeDevices& take_devices) {
+Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const KnownRun& known, const TakeDevices& take_devices) {
   RunInputs inputs;
   const ParameterValues& limits = config.section("limits");
   inputs.threads = limits.IsWord("threads", "auto") ? AvailableThreads() : static_cast<int>(limits.Integer("threads"));
@@ -219,7 +235,7 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const s
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(inputs.model, inputs.extract));
   // Before sizes follow from what is free.
   if (take_devices) DRAFTMILL_RETURN_IF_ERROR(take_devices(inputs.extract));
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, stored, inputs.model, inputs.extract));
+  DRAFTMILL_ASSIGN_OR_RETURN(inputs.plan, ResolvePlan(config, known.sizes, inputs.model, inputs.extract));
   if (const ParameterValues& vocab_map = config.section("vocab_map"); !vocab_map.IsWord("import", "none")) {
     DRAFTMILL_ASSIGN_OR_RETURN(inputs.vocab_import, ReadVocabImport(files, vocab_map.Text("import"), inputs.vocab_size,
                                                                     inputs.model.vocab_rows));
@@ -238,6 +254,11 @@ std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const 
   AddParameters(config, IngestSpec(), ingest);
   for (std::size_t i = 0; i < inputs.source_hashes.size(); ++i) {
     ingest.Add(SourcePartName(i), ToHex(inputs.source_hashes[i]));
+  }
+  if (inputs.epoch_sizes.size() > 1) {
+    std::string sizes;
+    for (const std::int64_t size : inputs.epoch_sizes) sizes += (sizes.empty() ? "" : "+") + std::to_string(size);
+    ingest.Add(std::string(kEpochsPart), std::move(sizes));
   }
 
   Fingerprint& tokenize = made["tokenize"];
@@ -265,24 +286,14 @@ std::string PortablePath(const Config& config, const std::string& path) {
   return RelativeName(path, config.base_folder().empty() ? "." : config.base_folder());
 }
 
-std::string SourcePartName(std::size_t source) { return "source " + std::to_string(source) + " content"; }
-
 std::string StatesFingerprint(const std::map<std::string, Fingerprint>& fingerprints) {
   return fingerprints.at("extract").hash();
 }
 
 Result<std::map<std::string, Fingerprint>> CurrentFingerprints(const Config& config) {
   FileSystem& files = RealFileSystem();
-  std::vector<SourceRecord> known;
-  StoredSizes stored;
-  Result<StateReader> state = StateReader::Open(config.work_folder(), files);
-  if (state.ok()) {
-    DRAFTMILL_ASSIGN_OR_RETURN(known, state->Sources());
-    DRAFTMILL_ASSIGN_OR_RETURN(stored, ReadStoredSizes(*state));
-  } else if (state.status().code() != StatusCode::kNotFound) {
-    return state.status();
-  }
-  DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known, stored));
+  DRAFTMILL_ASSIGN_OR_RETURN(const KnownRun known, ReadKnownRun(files, config.work_folder()));
+  DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known));
   return MakeFingerprints(config, inputs);
 }
 

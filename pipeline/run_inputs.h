@@ -38,6 +38,14 @@ struct StoredSizes {
   std::optional<std::int64_t> block_tokens;
 };
 
+/// What the work folder knows of the run from before (pipeline/stored_facts.h reads it); empty at a first start.
+struct KnownRun {
+  std::vector<SourceRecord> sources;
+  StoredSizes sizes;
+  Fingerprint ingest;        ///< as it was accepted last
+  bool is_ingested = false;  ///< ingest was complete, so files that are added begin an epoch
+};
+
 struct RunInputs {
   IngestOptions ingest;
   ExtractOptions extract;
@@ -53,9 +61,11 @@ struct RunInputs {
 
   ModelDescription model;
   std::unique_ptr<const TokenizeStage> tokenize;
-  std::vector<SourceFile> source_files;      ///< empty where `missing_sources` says why
+  /// In the order of ingest with their epochs (pipeline/source_epochs.h); empty where `missing_sources` says why.
+  std::vector<SourceFile> source_files;
   std::vector<std::string> source_names;     ///< as source_files: paths relative to the pipeline file, for files and messages
   std::vector<Hash128> source_hashes;        ///< as source_names
+  std::vector<std::int64_t> epoch_sizes;     ///< how many of them each epoch has
   /// What is missing of the sources, where they were ingested before and are not all there any more. Only ingest needs
   /// them: everything after it reads ingested/. Names and hashes are then those that the database knows.
   std::string missing_sources;
@@ -64,12 +74,12 @@ struct RunInputs {
 /// Called once the device is settled, before anything is planned from its free memory.
 using TakeDevices = std::function<Status(ExtractOptions&)>;
 
-/// Reads and checks all of it. `known` are the sources that the database knows: a file of the same size, time and inode
-/// is not hashed again. Errors name the file and the parameter; nothing was started.
+/// Reads and checks all of it. A source file that is known with the same size, time and inode is not hashed again. Errors
+/// name the file and the parameter; nothing was started.
 ///
 /// Sources that are not there are no error where the database knows them: see `missing_sources`.
-Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
-                                const StoredSizes& stored, const TakeDevices& take_devices = {});
+Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const KnownRun& known,
+                                const TakeDevices& take_devices = {});
 
 /// The fingerprint of each stage under these inputs, by the stage's name. Each has the code version, the declared
 /// parameters that change bytes, and the hashes of what it reads from outside. What a stage reads from the stage before is
@@ -79,13 +89,10 @@ std::map<std::string, Fingerprint> MakeFingerprints(const Config& config, const 
 /// A path of the configuration as it stands relative to the folder of the pipeline file, whatever the current folder is.
 std::string PortablePath(const Config& config, const std::string& path);
 
-/// The name of the fingerprint part that stands for the content of the i-th source file: "source 0 content".
-std::string SourcePartName(std::size_t source);
-
 /// What shards carry as their fingerprint: hidden states depend on the model and on what extract declares.
 std::string StatesFingerprint(const std::map<std::string, Fingerprint>& fingerprints);
 
-/// LoadRunInputs and MakeFingerprints with what the work folder's database knows, where it has one.
+/// LoadRunInputs and MakeFingerprints with what the work folder knows.
 Result<std::map<std::string, Fingerprint>> CurrentFingerprints(const Config& config);
 
 }  // namespace draftmill

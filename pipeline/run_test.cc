@@ -306,6 +306,53 @@ TEST_F(RunTest, AnIngestThatFailsLeavesWhatWasIngested) {
   EXPECT_TRUE(Published() == before);
 }
 
+TEST_F(RunTest, AFileThatIsAddedFollowsAsAnEpoch) {
+  fs::create_directory(folder_ / "data");
+  Write(folder_ / "data" / "b.jsonl", ReadFile(folder_ / "rows.jsonl"));
+  std::string pipeline = ReadFile(folder_ / "pipeline.yaml");
+  Write(folder_ / "pipeline.yaml", pipeline.replace(pipeline.find("rows.jsonl"), 10, "data"));
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const auto before = Published();
+  std::map<std::string, fs::file_time_type> shard_times;
+  for (const auto& [name, content] : before) {
+    if (name.starts_with("shards/")) shard_times[name] = fs::last_write_time(work() / name);
+  }
+  // Its name sorts before the other's, and one of its rows is known already.
+  WriteRows(55);
+  Write(folder_ / "data" / "a.jsonl", ReadFile(folder_ / "rows.jsonl"));
+  const Result<json::Value> plan = PlanRun(example_.Load());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->Find("stages")->as_array()[0].Find("action")->as_string(), "run");
+  const RunReport grown = RunAll();
+  ASSERT_EQ(grown.exit_status, 3) << grown.summary;
+  const auto after = Published();
+  for (const auto& [name, content] : before) {
+    const bool is_chunk = name.starts_with("ingested/chunk") || name.starts_with("corpus/") || name.starts_with("shards/");
+    EXPECT_TRUE(!is_chunk || after.at(name) == content) << name;
+  }
+  for (const auto& [name, time] : shard_times) EXPECT_EQ(fs::last_write_time(work() / name), time) << name;
+  EXPECT_TRUE(after.contains("shards/000005/c000005-s000.safetensors"));
+
+  // It is so ever after: ingested again, found by the same files, rebuilt from them, or begun without a database.
+  ASSERT_EQ(RunAll({.rerun_stage = "ingest"}).exit_status, 3);
+  EXPECT_TRUE(Published() == after);
+  const std::string facts = StateFacts(work().string());
+  fs::remove(work() / "state.db");
+  ASSERT_TRUE(RebuildState(RealFileSystem(), RealClock(), work().string(), "test").ok());
+  ASSERT_EQ(RunAll().exit_status, 3);
+  EXPECT_EQ(FirstDifference(facts, StateFacts(work().string())), "");
+  fs::remove(work() / "state.db");
+  ASSERT_EQ(RunAll().exit_status, 3);
+  EXPECT_TRUE(Published() == after);
+  EXPECT_EQ(FirstDifference(facts, StateFacts(work().string())), "");
+
+  // Taken away again it is a change like any other, and what remains is what was there before.
+  fs::remove(folder_ / "data" / "a.jsonl");
+  EXPECT_EQ(RunAll().exit_status, 2);
+  ASSERT_EQ(RunAll({.accept_changes = true}).exit_status, 3);
+  EXPECT_TRUE(Published() == before);
+}
+
 TEST_F(RunTest, PlanDoesNotPromiseToReuseWhatMayChange) {
   ASSERT_EQ(RunAll().exit_status, 3);
   WriteRows(40, "no");

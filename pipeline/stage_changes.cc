@@ -2,11 +2,18 @@
 
 #include <fmt/format.h>
 
-#include "pipeline/run_inputs.h"
+#include <algorithm>
+#include <utility>
+
+#include "pipeline/source_epochs.h"
 #include "stages/stage_spec.h"
 
 namespace draftmill {
 namespace {
+
+/// What follows from files that are added.
+constexpr std::string_view kExtension =
+    "files were added: their rows follow as a further epoch, and nothing that is there is numbered or computed again";
 
 std::string_view Consequence(std::string_view stage) {
   if (stage == "ingest") {
@@ -43,6 +50,10 @@ void RedoUnpublished(const std::vector<ChunkRecord>& chunks, StateWriter& state)
 
 }  // namespace
 
+bool NeedConsent(const std::vector<StageChange>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const StageChange& change) { return !change.is_extension; });
+}
+
 std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,
                                      const std::map<std::string, Fingerprint>& current) {
   std::vector<StageChange> changes;
@@ -50,9 +61,12 @@ std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,
     const auto found = current.find(record.stage);
     if (record.fingerprint.empty() || found == current.end()) continue;
     if (record.fingerprint.hash() == found->second.hash()) continue;
-    changes.push_back({.stage = record.stage,
-                       .parts = Diff(record.fingerprint, found->second),
-                       .consequence = std::string(Consequence(record.stage))});
+    StageChange change;
+    change.stage = record.stage;
+    change.parts = Diff(record.fingerprint, found->second);
+    change.is_extension = record.stage == "ingest" && IsExtension(change.parts);
+    change.consequence = change.is_extension ? kExtension : Consequence(record.stage);
+    changes.push_back(std::move(change));
   }
   return changes;
 }

@@ -17,7 +17,12 @@ struct StageChange {
   std::string stage;
   std::vector<FingerprintChange> parts;
   std::string consequence;  ///< what accepting it redoes, in words
+  /// Of ingest: files were added, and nothing else (pipeline/source_epochs.h). Needs no consent.
+  bool is_extension = false;
 };
+
+/// Whether any of them takes back something that was made, which only --accept-changes allows.
+bool NeedConsent(const std::vector<StageChange>& changes);
 
 /// The stages that were begun under another fingerprint, in the order of the data.
 std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,

@@ -2,6 +2,10 @@
 
 #include <charconv>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/run_facts.h"
 
 namespace draftmill {
 namespace {
@@ -17,13 +21,38 @@ Result<std::optional<std::int64_t>> IntegerFact(StateReader& state, std::string_
   return std::optional<std::int64_t>(value);
 }
 
+/// Sizes that `auto` once stood for, and the epochs of the sources: with them a run without its database plans as before.
+KnownRun KnownFromRunFile(FileSystem& files, const std::string& work_folder) {
+  KnownRun known;
+  const Result<RunFacts> facts = ReadRunFacts(files, work_folder);
+  // A damaged run.json tells nothing; what it says is a help, not a condition.
+  if (!facts.ok()) return known;
+  if (facts->plan.batch_tokens > 0) known.sizes.batch_tokens = facts->plan.batch_tokens;
+  if (facts->plan.block_tokens > 0) known.sizes.block_tokens = facts->plan.block_tokens;
+  const auto ingest = facts->fingerprints.find("ingest");
+  if (ingest != facts->fingerprints.end()) known.ingest = ingest->second;
+  return known;
+}
+
 }  // namespace
 
-Result<StoredSizes> ReadStoredSizes(StateReader& state) {
-  StoredSizes sizes;
-  DRAFTMILL_ASSIGN_OR_RETURN(sizes.batch_tokens, IntegerFact(state, kFactBatchTokens));
-  DRAFTMILL_ASSIGN_OR_RETURN(sizes.block_tokens, IntegerFact(state, kFactBlockTokens));
-  return sizes;
+Result<KnownRun> ReadKnownRun(FileSystem& files, const std::string& work_folder) {
+  Result<StateReader> state = StateReader::Open(work_folder, files);
+  if (state.status().code() == StatusCode::kNotFound) return KnownFromRunFile(files, work_folder);
+  if (!state.ok()) return state.status();
+  KnownRun known;
+  DRAFTMILL_ASSIGN_OR_RETURN(known.sources, state->Sources());
+  DRAFTMILL_ASSIGN_OR_RETURN(known.sizes.batch_tokens, IntegerFact(*state, kFactBatchTokens));
+  DRAFTMILL_ASSIGN_OR_RETURN(known.sizes.block_tokens, IntegerFact(*state, kFactBlockTokens));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<StageRecord> stages, state->Stages());
+  for (const StageRecord& stage : stages) {
+    if (stage.stage != "ingest") continue;
+    known.ingest = stage.fingerprint;
+    // Marked to be done again it still is what the files are; begun and not ended it is nothing yet.
+    const bool is_whole = stage.state == StageState::kDone || stage.state == StageState::kStale;
+    known.is_ingested = is_whole && !known.sources.empty();
+  }
+  return known;
 }
 
 void StoreSizes(StateWriter& state, const PlanParameters& plan) {

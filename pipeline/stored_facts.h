@@ -1,6 +1,7 @@
 // Single values that the state database keeps beside its tables: what `auto` was resolved to, digests of the whole run.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -16,7 +17,8 @@ inline constexpr std::string_view kFactNumerics = "extract.numerics_environment"
 inline constexpr std::string_view kFactWeightsDigest = "extract.weights_digest";
 inline constexpr std::string_view kFactVocabCorpus = "vocab_map.corpus_digest";
 
-Result<StoredSizes> ReadStoredSizes(StateReader& state);
+/// From state.db; where that is lost, what run.json knows; empty where there is neither.
+Result<KnownRun> ReadKnownRun(FileSystem& files, const std::string& work_folder);
 void StoreSizes(StateWriter& state, const PlanParameters& plan);
 
 }  // namespace draftmill

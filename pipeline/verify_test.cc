@@ -38,7 +38,7 @@ class VerifyTest : public testing::Test {
   }
 
   void WriteIngested(StateWriter& state) {
-    IngestedChunkText text(0, 0);
+    IngestedChunkText text(0, 0, 0);
     for (int i = 0; i < 3; ++i) text.Add(HashBytes128("x"), {}, R"({"messages":[]})");
     ASSERT_TRUE(files_.MakeFolder(IngestedFolder(work_)).ok());
     const Result<IngestedChunkFacts> facts = text.WriteFile(files_, work_);

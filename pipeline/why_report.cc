@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/source_epochs.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -29,6 +30,9 @@ std::vector<FingerprintChange> ChangesOf(const StageRecord& stored, const Finger
 
 std::string ReasonFor(const StageRecord& stage, const std::vector<FingerprintChange>& changes) {
   if (stage.fingerprint.empty()) return "it was never begun: it would run for the first time";
+  if (stage.stage == "ingest" && IsExtension(changes)) {
+    return "source files were added since it was made: a run appends their rows as a further epoch and keeps what is there";
+  }
   if (!changes.empty()) {
     return "what its output depends on has changed since it was made: a run stops with status 2, and with "
            "--accept-changes does it again";

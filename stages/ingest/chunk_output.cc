@@ -24,14 +24,15 @@ ChunkOutput::ChunkOutput(const IngestOptions& options, FileSystem& file_system, 
         job.facts = job.text.WriteFile(file_system, folder);
       }) {}
 
-Status ChunkOutput::Add(const RowPlace& place, const Hash128& content_hash, std::string_view conversation) {
+Status ChunkOutput::Add(std::int32_t epoch, const RowPlace& place, const Hash128& content_hash,
+                        std::string_view conversation) {
   const bool is_full =
-      job_ != nullptr && (job_->text.rows() >= options_.chunk_rows ||
+      job_ != nullptr && (job_->text.epoch() != epoch || job_->text.rows() >= options_.chunk_rows ||
                           job_->text.bytes() + static_cast<std::int64_t>(conversation.size()) > options_.chunk_bytes);
   if (is_full) DRAFTMILL_RETURN_IF_ERROR(SubmitChunk());
   if (job_ == nullptr) {
     if (next_chunk_ == std::numeric_limits<std::int32_t>::max()) return Unsupported("more than 2^31 chunks");
-    job_ = std::make_unique<Job>(Job{IngestedChunkText(next_chunk_++, next_sample_), {}});
+    job_ = std::make_unique<Job>(Job{IngestedChunkText(next_chunk_++, next_sample_, epoch), {}});
   }
   job_->text.Add(content_hash, place, conversation);
   job_->conversations.push_back({next_sample_++, job_->text.chunk(), place, content_hash});

@@ -22,8 +22,8 @@ class ChunkOutput {
               const std::function<bool()>& should_stop, std::vector<IngestedChunkFacts>& chunks,
               IngestProgress& progress);
 
-  /// The next row in global order.
-  Status Add(const RowPlace& place, const Hash128& content_hash, std::string_view conversation);
+  /// The next row in global order; its epoch is that of the row before, or a later one.
+  Status Add(std::int32_t epoch, const RowPlace& place, const Hash128& content_hash, std::string_view conversation);
   /// Writes what is left; nothing may be added after it.
   Status Finish();
 

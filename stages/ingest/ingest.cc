@@ -26,25 +26,24 @@ SpillKey ContentKey(const Hash128& content_hash, std::uint64_t seed) {
   return key;
 }
 
-/// Numbers that order rows as their sources do: the file in the upper bits, the row in the lower ones.
-class SourceOrder {
+/// Numbers that order rows by a group and by a number within it: the one in the upper bits, the other in the lower ones.
+class PairOrder {
  public:
-  explicit SourceOrder(const std::vector<SourceSummary>& sources) {
-    std::int64_t most_rows = 0;
-    for (const SourceSummary& source : sources) most_rows = std::max(most_rows, source.rows);
-    row_bits_ = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(most_rows)));
-    skip_bits_ = std::max(0, 64 - row_bits_ - static_cast<int>(std::bit_width(sources.size())));
+  /// Groups are below `groups`, numbers at most `most`.
+  PairOrder(std::size_t groups, std::int64_t most) {
+    number_bits_ = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(most)));
+    skip_bits_ = std::max(0, 64 - number_bits_ - static_cast<int>(std::bit_width(groups)));
   }
 
-  SpillKey Key(const RowPlace& place) const {
+  SpillKey Key(std::int32_t group, std::int64_t number) const {
     SpillKey key{};
-    PutBigEndian((static_cast<std::uint64_t>(place.source) << row_bits_) | static_cast<std::uint64_t>(place.row), key);
+    PutBigEndian((static_cast<std::uint64_t>(group) << number_bits_) | static_cast<std::uint64_t>(number), key);
     return key;
   }
   int skip_bits() const { return skip_bits_; }
 
  private:
-  int row_bits_ = 0;
+  int number_bits_ = 0;
   int skip_bits_ = 0;
 };
 
@@ -76,12 +75,16 @@ class IngestRun {
  private:
   /// Everything that can be told before the first row: all files are there, can be opened, and are not of a wrong kind.
   Status FindFiles() {
-    DRAFTMILL_ASSIGN_OR_RETURN(files_, FindSourceFiles(options_.sources, file_system_));
+    files_ = options_.files;
+    if (files_.empty()) {
+      DRAFTMILL_ASSIGN_OR_RETURN(files_, FindSourceFiles(options_.sources, file_system_));
+    }
     for (const SourceFile& file : files_) {
       const Result<std::unique_ptr<ByteStream>> stream = ByteStream::Open(file_system_, file.path);
       if (!stream.ok()) return stream.status();
       SourceSummary source;
       source.path = RelativeName(file.path, options_.base_folder);
+      source.epoch = file.epoch;
       source.format = RowFormName(options_.sources[file.spec].form);
       source.bytes = file.info.size_bytes;
       source.modified_ns = file.info.modified_ns;
@@ -125,21 +128,40 @@ class IngestRun {
   }
 
   Status KeepByContent(SortedSpill& by_content) {
+    if (files_.back().epoch > 0) return KeepByEpoch(by_content);
     return by_content.Visit([&](const SpilledRow& row, bool repeats_key) {
       if (options_.deduplicate && repeats_key) return CountDuplicate(row.place);
       return Keep(row.place, row.content_hash, row.text);
     });
   }
 
+  /// Within each epoch the order is the one in which the rows come.
+  Status KeepByEpoch(SortedSpill& by_content) {
+    const std::string folder = JoinPath(spill_folder_, "by_epoch");
+    DRAFTMILL_RETURN_IF_ERROR(file_system_.MakeFolder(folder));
+    const PairOrder order(static_cast<std::size_t>(files_.back().epoch) + 1, summary_.rows());
+    SortedSpill by_epoch(file_system_, folder, options_.memory_bytes, order.skip_bits());
+    std::int64_t rows = 0;
+    DRAFTMILL_RETURN_IF_ERROR(by_content.Visit([&](const SpilledRow& row, bool repeats_key) {
+      if (options_.deduplicate && repeats_key) return CountDuplicate(row.place);
+      return by_epoch.Add({order.Key(EpochOf(row.place), rows++), row.content_hash, row.place, row.text});
+    }));
+    return by_epoch.Visit([&](const SpilledRow& row, bool) { return Keep(row.place, row.content_hash, row.text); });
+  }
+
+  std::int32_t EpochOf(const RowPlace& place) const { return files_[static_cast<std::size_t>(place.source)].epoch; }
+
   /// Duplicates are found where equal rows meet; what stays goes back into the order of the sources.
   Status KeepBySource(SortedSpill& by_content) {
-    const SourceOrder order(summary_.sources);
+    std::int64_t most_rows = 0;
+    for (const SourceSummary& source : summary_.sources) most_rows = std::max(most_rows, source.rows);
+    const PairOrder order(summary_.sources.size(), most_rows);
     const std::string folder = JoinPath(spill_folder_, "by_source");
     DRAFTMILL_RETURN_IF_ERROR(file_system_.MakeFolder(folder));
     SortedSpill by_source(file_system_, folder, options_.memory_bytes, order.skip_bits());
     DRAFTMILL_RETURN_IF_ERROR(by_content.Visit([&](const SpilledRow& row, bool repeats_key) {
       if (repeats_key) return CountDuplicate(row.place);
-      return by_source.Add({order.Key(row.place), row.content_hash, row.place, row.text});
+      return by_source.Add({order.Key(row.place.source, row.place.row), row.content_hash, row.place, row.text});
     }));
     return by_source.Visit([&](const SpilledRow& row, bool) { return Keep(row.place, row.content_hash, row.text); });
   }
@@ -151,7 +173,7 @@ class IngestRun {
 
   Status Keep(const RowPlace& place, const Hash128& content_hash, std::string_view conversation) {
     ++summary_.sources[static_cast<std::size_t>(place.source)].kept;
-    return output_.Add(place, content_hash, conversation);
+    return output_.Add(EpochOf(place), place, content_hash, conversation);
   }
 
   const IngestOptions& options_;

@@ -36,6 +36,10 @@ namespace draftmill {
 
 struct IngestOptions {
   std::vector<SourceSpec> sources;
+  /// The files that `sources` stand for, epoch by epoch: all rows of an epoch come after those of the epochs before, in
+  /// chunks of their own, so that files of a later epoch change no number and no byte of what is there. Empty: all that
+  /// FindSourceFiles finds, as one epoch.
+  std::vector<SourceFile> files;
   /// Source files are named relative to this folder in what is written, so that no byte depends on the current folder;
   /// empty: as they were found.
   std::string base_folder;
@@ -88,6 +92,7 @@ class IngestSink {
 /// One source file: rows = kept + duplicates + rejected + not_taken.
 struct SourceSummary {
   std::string path;
+  std::int32_t epoch = 0;  ///< of IngestOptions::files
   std::string format;      ///< a name of RowForm; "mixed" where rows of several forms were recognized
   std::int64_t bytes = 0;  ///< size of the file
   std::int64_t modified_ns = 0;

@@ -12,6 +12,11 @@ namespace {
 constexpr int kFormatVersion = 1;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 30;
 
+/// The first epoch is not written.
+void AddEpoch(std::int32_t epoch, json::Object& object) {
+  if (epoch > 0) object.emplace_back("epoch", epoch);
+}
+
 json::Value SourceAsJson(const SourceSummary& source) {
   json::Object object;
   // Neither times nor inodes: the file holds facts of the data, and so is the same bytes for the same data.
@@ -24,6 +29,7 @@ json::Value SourceAsJson(const SourceSummary& source) {
   object.emplace_back("duplicates", source.duplicates);
   object.emplace_back("rejected", source.rejected);
   object.emplace_back("not_taken", source.not_taken);
+  AddEpoch(source.epoch, object);
   return json::Value(std::move(object));
 }
 
@@ -34,6 +40,7 @@ json::Value ChunkAsJson(const IngestedChunkFacts& chunk) {
   object.emplace_back("rows", chunk.rows);
   object.emplace_back("bytes", chunk.bytes);
   object.emplace_back("digest", ToHex(chunk.digest));
+  AddEpoch(chunk.epoch, object);
   return json::Value(std::move(object));
 }
 
@@ -53,6 +60,13 @@ class Fields {
     if (value != nullptr && value->is_string()) return value->as_string();
     Miss(key);
     return {};
+  }
+  /// The member `epoch`, 0 where there is none.
+  std::int32_t Epoch() {
+    if (object_.Find("epoch") == nullptr) return 0;
+    const std::int64_t epoch = Integer("epoch");
+    if (epoch < 0 || epoch > std::numeric_limits<std::int32_t>::max()) Miss("epoch");
+    return static_cast<std::int32_t>(epoch);
   }
   Hash128 Hash(std::string_view key) {
     const Result<Hash128> hash = Hash128FromHex(Text(key));
@@ -83,6 +97,7 @@ Result<SourceSummary> SourceFromJson(const json::Value& object) {
   source.duplicates = fields.Integer("duplicates");
   source.rejected = fields.Integer("rejected");
   source.not_taken = fields.Integer("not_taken");
+  source.epoch = fields.Epoch();
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   return source;
 }
@@ -97,6 +112,7 @@ Result<IngestedChunkFacts> ChunkFromJson(const json::Value& object) {
   chunk.rows = fields.Integer("rows");
   chunk.bytes = fields.Integer("bytes");
   chunk.digest = fields.Hash("digest");
+  chunk.epoch = fields.Epoch();
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   return chunk;
 }

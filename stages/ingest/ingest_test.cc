@@ -142,6 +142,9 @@ class IngestTest : public ::testing::Test {
     EXPECT_TRUE(stored.ok()) << stored.status().ToString();
     if (stored.ok()) {
       EXPECT_EQ(stored->chunks, summary.chunks);
+      for (std::size_t i = 0; i < summary.sources.size(); ++i) {
+        EXPECT_EQ(stored->sources[i].epoch, summary.sources[i].epoch);
+      }
     }
     return summary;
   }
@@ -310,6 +313,49 @@ TEST_F(IngestTest, RefusesBadSourcesByName) {
                 {"cut.jsonl.gz", "at byte " + std::to_string(gzip.size() - 5), "cut"});
   ExpectRefusal(Options({"damaged.jsonl.gz"}), StatusCode::kInvalidInput, {"damaged.jsonl.gz", "damaged"});
   ExpectRefusal(Options({"tail.jsonl.zst"}), StatusCode::kInvalidInput, {"tail.jsonl.zst", "damaged"});
+}
+
+// Files of a later epoch change no byte of what is there, whatever the order and wherever duplicates stand.
+TEST_F(IngestTest, ALaterEpochFollowsInChunksOfItsOwn) {
+  std::string first;
+  std::string second;
+  for (int i = 0; i < 25; ++i) first += Row("q", std::to_string(i)) + "\n";
+  for (int i = 20; i < 40; ++i) second += Row("q", std::to_string(i)) + "\n";
+  WriteFile(Data("b.jsonl"), first);
+  WriteFile(Data("a.jsonl"), second);
+  for (const bool is_shuffled : {true, false}) {
+    for (const bool deduplicates : {true, false}) {
+      IngestOptions options = Options({"b.jsonl"});
+      options.chunk_rows = 10;
+      options.deduplicate = deduplicates;
+      if (is_shuffled) options.shuffle_seed = 7;
+      RunWell(options);
+      const auto before = PublishedFiles();
+      const std::vector<std::string> order = Answers();
+
+      options.sources.push_back({Data("a.jsonl"), RowForm::kAuto, {}, {}});
+      const Result<std::vector<SourceFile>> files = FindSourceFiles(options.sources, RealFileSystem());
+      ASSERT_TRUE(files.ok());
+      options.files = *files;
+      options.files.back().epoch = 1;
+      const IngestSummary summary = RunWell(options);
+      const auto after = PublishedFiles();
+      for (const auto& [name, content] : before) {
+        const bool is_chunk = name.find("/chunk-") != std::string::npos;
+        EXPECT_TRUE(!is_chunk || after.at(name) == content) << name;
+      }
+      ASSERT_EQ(summary.chunks.size(), 5U);
+      EXPECT_EQ(summary.chunks[2].rows, 5);
+      for (const IngestedChunkFacts& chunk : summary.chunks) EXPECT_EQ(chunk.epoch, chunk.chunk < 3 ? 0 : 1);
+      EXPECT_EQ(summary.sources[1].epoch, 1);
+      EXPECT_EQ(summary.sources[1].duplicates, deduplicates ? 5 : 0);
+      std::vector<std::string> grown = Answers();
+      EXPECT_EQ(grown.size(), deduplicates ? 40U : 45U);
+      EXPECT_EQ(std::is_sorted(grown.begin() + 25, grown.end()), !is_shuffled);
+      grown.resize(25);
+      EXPECT_EQ(grown, order);
+    }
+  }
 }
 
 TEST_F(IngestTest, HarmsNothingWhereASourceIsMissing) {

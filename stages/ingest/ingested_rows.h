@@ -27,6 +27,7 @@ struct IngestedChunkFacts {
   std::int64_t rows = 0;
   std::int64_t bytes = 0;  ///< of the file
   Hash128 digest;          ///< XXH3-128 of the file
+  std::int32_t epoch = 0;  ///< that all its rows belong to (IngestOptions::files)
 
   friend bool operator==(const IngestedChunkFacts&, const IngestedChunkFacts&) = default;
 };
@@ -39,12 +40,14 @@ std::string IngestedChunkPath(std::string_view work_folder, std::int32_t chunk);
 /// The lines of a chunk that is being made.
 class IngestedChunkText {
  public:
-  IngestedChunkText(std::int32_t chunk, std::int64_t first_sample) : chunk_(chunk), first_sample_(first_sample) {}
+  IngestedChunkText(std::int32_t chunk, std::int64_t first_sample, std::int32_t epoch)
+      : chunk_(chunk), epoch_(epoch), first_sample_(first_sample) {}
 
   /// Appends the next row; its sample id follows from those before. `conversation` is compact JSON.
   void Add(const Hash128& content_hash, const RowPlace& place, std::string_view conversation);
 
   std::int32_t chunk() const { return chunk_; }
+  std::int32_t epoch() const { return epoch_; }
   std::int64_t first_sample() const { return first_sample_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
@@ -55,6 +58,7 @@ class IngestedChunkText {
 
  private:
   std::int32_t chunk_;
+  std::int32_t epoch_;
   std::int64_t first_sample_;
   std::int64_t rows_ = 0;
   std::string text_;

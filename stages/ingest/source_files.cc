@@ -63,7 +63,7 @@ class Finder {
 
   Status AddNamedFile(const std::string& path, FileInfo info) {
     DRAFTMILL_ASSIGN_OR_RETURN(const FileLayout layout, LayoutOfFile(path));
-    files_.push_back({path, spec_, layout, std::move(info)});
+    files_.push_back({.path = path, .spec = spec_, .layout = layout, .info = std::move(info)});
     if (files_.size() > kMaxFiles) return Unsupported("more than " + std::to_string(kMaxFiles) + " source files");
     return OkStatus();
   }

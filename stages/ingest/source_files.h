@@ -28,6 +28,7 @@ struct SourceFile {
   std::size_t spec = 0;  ///< index of its entry in `ingest.sources`
   FileLayout layout = FileLayout::kLines;
   FileInfo info;
+  std::int32_t epoch = 0;  ///< IngestOptions::files
 };
 
 /// How the rows of a file lie in it, as its name tells. Parquet, and a name that tells nothing, are refused.

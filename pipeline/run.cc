@@ -76,6 +76,7 @@ class PipelineRun {
   Status MakeVocab();
   Status CheckThatSamplesExist();
   Status FinishStages();
+  Result<bool> ManifestStands();
   Status PublishManifest();
   RunReport Report(const Status& status, bool was_started);
   Status ShowProgress();
@@ -423,6 +424,7 @@ Status PipelineRun::OpenExtractor() {
     DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
     MarkForRerun("extract", *state_);
     DRAFTMILL_RETURN_IF_ERROR(state_->Flush());
+    DRAFTMILL_RETURN_IF_ERROR(ShowProgress());
   }
   convention_ = {.layers = inputs_.model.layers,
                  .num_layers = inputs_.model.num_layers,
@@ -472,6 +474,7 @@ Status PipelineRun::CheckWeights() {
           inputs_.extract.model_folder, *before, digest));
     }
     DRAFTMILL_RETURN_IF_ERROR(state_->Wait(state_->RedoAllExtraction()));
+    DRAFTMILL_RETURN_IF_ERROR(ShowProgress());
   }
   return state_->Wait(state_->SetFact(std::string(kFactWeightsDigest), digest));
 }
@@ -519,8 +522,22 @@ Status PipelineRun::FinishStages() {
   return state_->Flush();
 }
 
+/// Whether manifest.json is there with the bytes that were recorded.
+Result<bool> PipelineRun::ManifestStands() {
+  const std::string name = "manifest.json";
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<std::string> recorded, state.Fact(std::string(kFactDigestPrefix) + name));
+  const Result<PublishedFile> found = DigestFile(files_, work_, name);
+  if (!found.ok() && found.status().code() != StatusCode::kNotFound) return found.status();
+  return found.ok() && recorded && *recorded == ToHex(found->digest);
+}
+
 Status PipelineRun::PublishManifest() {
-  if (!did_work_ && files_.Exists(ManifestPath(work_))) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(const bool stands, ManifestStands());
+  if (!did_work_ && stands) return OkStatus();
+  DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
+  // What somebody took away while the run was at work must not be listed.
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatFilesStand(files_, work_));
   DRAFTMILL_ASSIGN_OR_RETURN(const Manifest manifest, MakeManifest(files_, work_, config_, inputs_, fingerprints_));
   if (const json::Value* facts = manifest.facts.Find(kSelfCheckFact)) {
     for (const std::string& warning : SelfCheckWarnings(*facts)) monitor_->Say(EventLevel::kWarning, warning);

@@ -1,6 +1,10 @@
 #include "pipeline/verify.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,6 +26,15 @@ struct ExpectedFile {
   std::int64_t bytes = 0;
   std::string digest;
 };
+
+/// Whether a file is there that this process may not read, or a folder with such a file.
+bool IsForbidden(const std::string& path) {
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0) return errno == EACCES || errno == EPERM;
+  const Result<std::vector<FileInfo>> entries = RealFileSystem().List(path);
+  return entries.ok() && std::any_of(entries->begin(), entries->end(), [&](const FileInfo& entry) {
+    return !entry.is_folder && IsForbidden(JoinPath(path, entry.name));
+  });
+}
 
 class Verifier {
  public:
@@ -49,7 +62,10 @@ class Verifier {
   }
 
  private:
-  void Fault(VerifyFault fault) { report_.faults.push_back(std::move(fault)); }
+  void Fault(VerifyFault fault) {
+    fault.is_forbidden = IsForbidden(JoinPath(work_folder_, fault.file));
+    report_.faults.push_back(std::move(fault));
+  }
 
   void Looked(std::int64_t bytes) {
     ++report_.files;
@@ -454,10 +470,11 @@ Result<VerifyReport> VerifyWork(FileSystem& files, StateReader& state, const std
 }
 
 Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter& state, const VerifyReport& report) {
-  if (report.ok()) return OkStatus();
+  const auto is_marked = [](const VerifyFault& fault) { return fault.no_repair.empty() && !fault.is_forbidden; };
+  if (std::none_of(report.faults.begin(), report.faults.end(), is_marked)) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files, work_folder));
   for (const VerifyFault& fault : report.faults) {
-    if (!fault.no_repair.empty()) continue;
+    if (!is_marked(fault)) continue;
     switch (fault.target) {
       case VerifyTarget::kIngestedChunk:
         state.MarkIngestedDamaged(fault.chunk);
@@ -505,8 +522,14 @@ Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::st
   return OkStatus();
 }
 
-std::string VerifyAdvice(const VerifyReport& report, const std::string& target) {
+std::string VerifyAdvice(const VerifyReport& report, const std::string& target, bool is_marked) {
   if (report.ok()) return {};
+  for (const VerifyFault& fault : report.faults) {
+    if (!fault.is_forbidden) continue;
+    return fault.file + " may not be read by this user, so nothing is known of it, and it was not marked as damaged. Give the "
+           "user who runs draftmill the right to it, then verify again" +
+           (report.faults.size() > 1 ? "; other faults are listed above" : "");
+  }
   for (const VerifyFault& fault : report.faults) {
     if (fault.no_repair.empty()) continue;
     return fault.file + " cannot be made again: " + fault.no_repair +
@@ -514,6 +537,7 @@ std::string VerifyAdvice(const VerifyReport& report, const std::string& target) 
            "then verify again" + (report.faults.size() > 1 ? "; other faults are listed above" : "");
   }
   const std::string run = "`draftmill run " + target + "`";
+  if (is_marked) return "What is damaged is marked as work: " + run + " makes it again. Everything else is as it was recorded.";
   const std::string mark = "Everything else is as it was recorded. `draftmill verify " + target +
                            " --repair` marks what is damaged as work, then " + run + " makes it again.";
   return report.deep ? mark : mark + " `--deep` reads every byte and says which samples are affected.";
@@ -529,6 +553,7 @@ json::Value VerifyReportJson(const VerifyReport& report) {
     for (const std::int64_t batch : fault.batches) batches.emplace_back(batch);
     if (!batches.empty()) object.emplace_back("batches", std::move(batches));
     if (!fault.no_repair.empty()) object.emplace_back("no_repair", fault.no_repair);
+    if (fault.is_forbidden) object.emplace_back("forbidden", true);
     faults.emplace_back(std::move(object));
   }
   json::Array notes;

@@ -46,6 +46,7 @@ struct VerifyFault {
   std::int64_t shard = -1;
   std::vector<std::int64_t> batches{};  ///< for kBatches: indices in the chunk's plan
   std::string no_repair{};              ///< why nothing can make it again; it is then named, not marked
+  bool is_forbidden = false;            ///< this user may not read it: nothing is known of it, and it is not marked
 };
 
 struct VerifyReport {
@@ -82,8 +83,8 @@ Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::st
 /// they are. Returns when it is durable. The caller holds the run lock.
 Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter& state, const VerifyReport& report);
 
-/// What a person is told to do about the faults; empty where there are none.
-std::string VerifyAdvice(const VerifyReport& report, const std::string& target);
+/// What a person is told to do about the faults; empty where there are none. `is_marked`: MarkDamage was called.
+std::string VerifyAdvice(const VerifyReport& report, const std::string& target, bool is_marked = false);
 
 /// The report for `--json`.
 json::Value VerifyReportJson(const VerifyReport& report);

@@ -52,6 +52,11 @@ LockOwner ReadOwner(int fd) {
   return owner;
 }
 
+Status Held(const std::string& work_folder, const LockOwner& owner) {
+  return Conflict("another run works in " + work_folder + ": " + owner.ToString() +
+                  ". Nothing was started or changed. Wait until it ends, or stop it with `draftmill stop`.");
+}
+
 /// 0 or an errno. Asking is tried for a while: whoever peeks holds the lock for an instant.
 int TryLock(int fd, int operation) {
   constexpr int kTries = 25;
@@ -98,8 +103,7 @@ Result<RunLock> RunLock::Acquire(const std::string& work_folder, Clock& clock) {
   if (lock.fd_ < 0) return ErrnoStatus(errno, "open " + path);
   const int error = TryLock(lock.fd_, LOCK_EX);
   if (error == EWOULDBLOCK) {
-    return Conflict("another run works in " + work_folder + ": " + ReadOwner(lock.fd_).ToString() +
-                    ". Nothing was started or changed. Wait until it ends, or stop it with `draftmill stop`.");
+    return Held(work_folder, ReadOwner(lock.fd_));
   }
   if (error != 0) return ErrnoStatus(error, "lock " + path);
   const std::string text = Serialize(ThisProcess(clock));
@@ -107,6 +111,19 @@ Result<RunLock> RunLock::Acquire(const std::string& work_folder, Clock& clock) {
     return ErrnoStatus(errno, "write " + path);
   }
   return lock;
+}
+
+Result<std::optional<RunLock>> RunLock::AcquireForReading(const std::string& work_folder, Clock& clock) {
+  const std::string path = LockPath(work_folder);
+  const std::string& asked = RealFileSystem().Exists(path) ? path : work_folder;
+  if (::faccessat(AT_FDCWD, asked.c_str(), W_OK, AT_EACCESS) == 0) {
+    Result<RunLock> lock = Acquire(work_folder, clock);
+    if (!lock.ok()) return lock.status();
+    return std::optional<RunLock>(std::move(lock).value());
+  }
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<LockOwner> owner, Peek(work_folder));
+  if (owner) return Held(work_folder, *owner);
+  return std::optional<RunLock>();
 }
 
 Result<std::optional<LockOwner>> RunLock::Peek(const std::string& work_folder) {

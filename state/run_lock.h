@@ -37,6 +37,9 @@ class RunLock {
  public:
   /// Takes the lock, or fails with kConflict and a message that names its owner and what to do.
   static Result<RunLock> Acquire(const std::string& work_folder, Clock& clock);
+  /// For those who only read: takes the lock where this process may, so that no run begins meanwhile. In a folder that it
+  /// may not write to (a backup, another user's) it only looks, and there is no lock; a run may begin.
+  static Result<std::optional<RunLock>> AcquireForReading(const std::string& work_folder, Clock& clock);
   /// Who holds the lock now; nothing where nobody does.
   static Result<std::optional<LockOwner>> Peek(const std::string& work_folder);
 

@@ -67,23 +67,43 @@ Status Repair(const std::string& work_folder, const VerifyReport& report) {
   return state->Close();
 }
 
+/// Nothing where there is no run, and where only reading is allowed.
+Result<std::optional<RunLock>> Lock(const CheckOptions& options, const std::string& work_folder) {
+  if (!RealFileSystem().Exists(StateDatabasePath(work_folder))) return std::optional<RunLock>();
+  if (!options.repair) return RunLock::AcquireForReading(work_folder, RealClock());
+  DRAFTMILL_ASSIGN_OR_RETURN(RunLock lock, RunLock::Acquire(work_folder, RealClock()));
+  return std::optional<RunLock>(std::move(lock));
+}
+
+Status CheckThatNoRunBegan(const std::optional<RunLock>& lock, const std::string& work_folder) {
+  if (lock) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<LockOwner> owner, RunLock::Peek(work_folder));
+  if (!owner) return OkStatus();
+  return Conflict("a run began in " + work_folder + " while its files were looked at (" + owner->ToString() +
+                  "). Verify again when it has ended");
+}
+
+/// Status 1 is for faults that were found.
+int ReportNotStarted(const Status& status) {
+  static_cast<void>(ReportFailure(status));
+  return kExitNotStarted;
+}
+
 int Verify(const CheckOptions& options) {
   const auto work_folder = WorkFolderOfTarget(RealFileSystem(), options.target, options.overrides());
   if (!work_folder.ok()) return ReportFailure(work_folder.status());
   // A run that goes on replaces files while they are looked at.
-  std::optional<Result<RunLock>> lock;
-  if (RealFileSystem().Exists(StateDatabasePath(*work_folder))) lock.emplace(RunLock::Acquire(*work_folder, RealClock()));
-  // Where nothing can be written, on a read-only disk say, no run goes on either: looking needs no lock there.
-  const bool must_hold = options.repair || (lock && lock->status().code() == StatusCode::kConflict);
-  if (lock && !lock->ok() && must_hold) return ReportFailure(lock->status());
+  const auto lock = Lock(options, *work_folder);
+  if (!lock.ok()) return ReportNotStarted(lock.status());
   const auto report = Check(options, *work_folder);
   if (!report.ok()) return ReportFailure(report.status());
+  if (const Status alone = CheckThatNoRunBegan(*lock, *work_folder); !alone.ok()) return ReportFailure(alone);
   if (options.repair && !report->ok()) {
     if (const Status repaired = Repair(*work_folder, *report); !repaired.ok()) return ReportFailure(repaired);
   }
   PrintFacts(VerifyReportJson(*report), options.json);
   if (report->ok()) return kExitComplete;
-  return ReportFailure(Corrupt(VerifyAdvice(*report, options.target)));
+  return ReportFailure(Corrupt(VerifyAdvice(*report, options.target, options.repair)));
 }
 
 }  // namespace

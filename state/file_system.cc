@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "state/direct_write.h"
+#include "state/mount_kind.h"
 
 namespace draftmill {
 namespace {
@@ -164,7 +166,7 @@ int SyncFolderErrno(const std::string& path) {
   return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
-/// The network file systems that Linux tells by their number (statfs(2)); others count as local.
+/// The network file systems that Linux tells by their number (statfs(2)), and those that only its table of mounts tells.
 std::string NetworkKind(const std::string& path) {
   struct Kind {
     std::uint32_t magic;
@@ -179,7 +181,13 @@ std::string NetworkKind(const std::string& path) {
   for (const Kind& kind : kKinds) {
     if (static_cast<std::uint32_t>(info.f_type) == kind.magic) return kind.name;
   }
-  return "";
+  // ext, XFS, Btrfs, tmpfs, overlay, ZFS: the disks that most work folders lie on need no look at the table.
+  constexpr std::array<std::uint32_t, 6> kLocal = {0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0x2fc12fc1};
+  if (std::find(kLocal.begin(), kLocal.end(), static_cast<std::uint32_t>(info.f_type)) != kLocal.end()) return "";
+  struct stat place{};
+  const Result<std::string> mounts = RealFileSystem().ReadAll("/proc/self/mountinfo");
+  if (!mounts.ok() || ::stat(path.c_str(), &place) != 0) return "";
+  return NetworkMountKind(*mounts, major(place.st_dev), minor(place.st_dev));
 }
 
 FileInfo FromStat(std::string name, const struct stat& info) {
@@ -195,6 +203,13 @@ std::string LastComponent(std::string_view path) {
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
 }
 
+/// A file that is to be emptied may have other names, in a copy made with `cp -l`: theirs must keep its content.
+void LeaveOtherLinks(const std::string& path) {
+  struct stat info{};
+  // A failure shows when the file is opened.
+  if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 1) ::unlink(path.c_str());
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
@@ -208,6 +223,7 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Result<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path, OpenMode mode) override {
+    if (mode == OpenMode::kCreate) LeaveOtherLinks(path);
     int flags = O_RDWR | O_CLOEXEC;
     if (mode == OpenMode::kCreate) flags |= O_CREAT | O_TRUNC;
     if (mode == OpenMode::kCreateNew) flags |= O_CREAT | O_EXCL;

@@ -212,6 +212,20 @@ TEST_F(FileSystemTest, RemovingNothingSucceeds) {
   EXPECT_EQ(files_.Rename(Path("missing"), Path("b")).code(), StatusCode::kNotFound);
 }
 
+TEST_F(FileSystemTest, AFileMadeAnewLeavesItsOtherNamesAlone) {
+  const auto write = [&](const std::string& text) {
+    const auto file = files_.OpenForWriting(Path("a"), OpenMode::kCreate);
+    ASSERT_TRUE(file.ok()) << file.status().ToString();
+    ASSERT_TRUE((*file)->WriteAt(0, Bytes(text)).ok());
+    ASSERT_TRUE((*file)->Close().ok());
+  };
+  write("old");
+  ASSERT_EQ(::link(Path("a").c_str(), Path("b").c_str()), 0);
+  write("new");
+  EXPECT_EQ(files_.ReadAll(Path("a")).value(), "new");
+  EXPECT_EQ(files_.ReadAll(Path("b")).value(), "old");
+}
+
 TEST_F(FileSystemTest, TellsTheSpaceOfTheDisk) {
   const auto space = files_.Space(folder_.path());
   ASSERT_TRUE(space.ok());

@@ -30,6 +30,17 @@ Status Link(FileSystem& files, const std::string& work_folder, const fs::path& t
   return files.SyncFolder(work_folder);
 }
 
+/// SQLite's log goes by the database's name: under two names two logs would come to one database, or one log to two, and
+/// ruin it.
+Status RefuseSecondName(const std::string& path) {
+  std::error_code none;
+  const std::uintmax_t names = fs::hard_link_count(path, none);
+  if (none || names < 2) return OkStatus();
+  return Conflict(path + " has " + std::to_string(names) + " names (hard links), as in a copy made with `cp -l`: runs of both "
+                  "folders would write into one database. Nothing was started. Give this folder its own: `cp " + path + " " +
+                  path + ".own && mv " + path + ".own " + path + "`");
+}
+
 /// Where the link leads; empty where state.db is no link.
 std::string LinkTarget(const std::string& work_folder) {
   std::error_code error;
@@ -42,6 +53,7 @@ std::string LinkTarget(const std::string& work_folder) {
 Status PlaceState(FileSystem& files, const std::string& work_folder, const std::optional<std::string>& state_folder) {
   const std::string path = StateDatabasePath(work_folder);
   const std::string linked = LinkTarget(work_folder);
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) DRAFTMILL_RETURN_IF_ERROR(RefuseSecondName(path + suffix));
   if (!state_folder) {
     if (linked.empty()) return RefuseNetwork(files, work_folder);
     if (files.Exists(ParentPath(linked))) return RefuseNetwork(files, ParentPath(linked));

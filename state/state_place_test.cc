@@ -84,6 +84,16 @@ TEST_F(StatePlaceTest, NoDatabaseIsTakenForAnother) {
   EXPECT_EQ(PlaceState(files_, other, local_).code(), StatusCode::kConflict);
 }
 
+TEST_F(StatePlaceTest, ADatabaseWithASecondNameIsRefused) {
+  ASSERT_TRUE(files_.MakeFolder(local_).ok());
+  ASSERT_TRUE(Write(local_).ok());
+  ASSERT_TRUE(PlaceState(RealFileSystem(), local_, std::nullopt).ok());
+  std::filesystem::create_hard_link(StateDatabasePath(local_), JoinPath(folder_.path(), "copy.db"));
+  const Status refused = PlaceState(RealFileSystem(), local_, std::nullopt);
+  EXPECT_EQ(refused.code(), StatusCode::kConflict);
+  EXPECT_THAT(refused.message(), HasSubstr("2 names"));
+}
+
 TEST_F(StatePlaceTest, OnAnotherMachineTheLinkIsNamed) {
   ASSERT_TRUE(PlaceState(files_, work_, local_).ok());
   ASSERT_TRUE(Write(work_).ok());

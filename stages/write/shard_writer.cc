@@ -1,6 +1,7 @@
 #include "stages/write/shard_writer.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -139,6 +140,9 @@ Result<bool> ShardWriter::Resume(std::span<const WrittenBatch> recorded) {
   if (!file.ok()) return file.status();
   DRAFTMILL_ASSIGN_OR_RETURN(const bool same, HasLayout(**file, partial_path, layout_));
   if (!same) return false;
+  // In a work folder that was copied with `cp -l` another one has this file too, perhaps as a published one.
+  std::error_code no_links_known;
+  if (std::filesystem::hard_link_count(partial_path, no_links_known) > 1 && !no_links_known) return false;
   DRAFTMILL_ASSIGN_OR_RETURN(
       const std::string states,
       ReadExactly(**file, partial_path, layout_.TensorOffset("sample_state"), layout_.samples()));

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -45,6 +46,8 @@ const Status& FlushOutput() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) NoteOutputFailure();
   return FirstOutputFailure();
 }
+
+void OutliveReaders() { std::signal(SIGPIPE, SIG_IGN); }
 
 void PrintJson(const json::Value& value) { PrintData(json::Write(value, json::Style::kPretty)); }
 

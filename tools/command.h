@@ -49,6 +49,9 @@ const Status& OutputStatus();
 const Status& FlushOutput();
 /// Writes JSON to standard output, indented.
 void PrintJson(const json::Value& value);
+/// From here on a reader of our output that has gone (a closed terminal behind `| tee`, a lost connection) is no reason to
+/// end: what is not read is lost, the work goes on.
+void OutliveReaders();
 /// Prints the facts for people or as JSON, or reports the failure; returns the exit status.
 int PrintFacts(const Result<json::Value>& facts, bool as_json);
 /// "draftmill: <message>" to standard error; returns the exit status of the failure.

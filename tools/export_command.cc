@@ -41,6 +41,7 @@ int Export(const ExportOptions& options) {
   if (!work_folder.ok()) return ReportFailure(work_folder.status());
   auto selection = ParseSelection(options.select);
   if (!selection.ok()) return ReportFailure(selection.status());
+  OutliveReaders();
   const StopSignal signals;
   const auto progress = MakeProgress(STDERR_FILENO, RealClock());
   const ExportRequest request{

@@ -1,4 +1,5 @@
 // draftmill run TARGET, draftmill rerun TARGET STAGE
+#include <stdio_ext.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -31,6 +32,11 @@ int RunHere(const TargetOptions& options, const Config& config, const RunRequest
   } else {
     std::fprintf(stderr, "%s\n", report.summary.c_str());
   }
+  // The run is what it is, whether or not its report was read.
+  if (std::fflush(stdout) != 0) {
+    ::__fpurge(stdout);
+    std::clearerr(stdout);
+  }
   return report.exit_status;
 }
 
@@ -56,6 +62,7 @@ int RunDetached(const TargetOptions& options, const Config& config, RunRequest r
 }
 
 int Run(const RunOptions& options, RunRequest request) {
+  OutliveReaders();
   const StopSignal signals;  // from here on a signal ends with 75, also before the run has begun
   const auto config = LoadTarget(RealFileSystem(), options.target, options.overrides());
   if (!config.ok()) return ReportFailure(config.status());

@@ -11,4 +11,5 @@ BINARY = Path(os.environ.get("DRAFTMILL_BINARY", ROOT / "build" / "draftmill"))
 def draftmill(*arguments, **options):
     """The finished process, with its output as text."""
     command = [str(BINARY), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False, **options)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False, **options)

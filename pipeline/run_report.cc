@@ -1,6 +1,7 @@
 #include "pipeline/run_report.h"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 
 #include <utility>
 
@@ -154,13 +155,21 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
   return text + CheckSums(totals);
 }
 
+/// A disk may be full of files with space left.
+bool LacksInodes(const std::string& folder) {
+  struct statvfs disk{};
+  return ::statvfs(folder.c_str(), &disk) == 0 && disk.f_files > 0 && disk.f_favail == 0;
+}
+
 std::string FailureText(const ReportInput& input, const Totals& totals, int exit_status) {
   std::string text = fmt::format("draftmill: {}\n", input.status.message());
   text += fmt::format("  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n",
                       totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
                       totals.written_batches, totals.batches);
   if (input.status.code() == StatusCode::kDiskFull) {
-    text += fmt::format("  free space on the disk of {}, then ", input.work_folder);
+    text += LacksInodes(input.work_folder)
+                ? fmt::format("  the disk of {} takes no more files (its inodes are used up): remove some there, then ", input.work_folder)
+                : fmt::format("  free space on the disk of {}, then ", input.work_folder);
   } else if (exit_status == kExitRunAgain) {
     text += "  ";
   }

@@ -31,6 +31,7 @@ asan:
 
 tsan:
 	tools/setup.sh text
+	tools/tsan_tbb.sh
 	tools/run_tests.sh tsan -L '^fast$$'
 
 fuzz:

@@ -40,11 +40,7 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def run(finished, tmp_path):
     """A copy of the finished run that a test may harm."""
-    shutil.copytree(finished.folder, tmp_path / "copy", symlinks=True)
-    copy = SmallRun.__new__(SmallRun)
-    copy.folder, copy.binary, copy.values = tmp_path / "copy", finished.binary, dict(finished.values)
-    copy.pipeline = copy.folder / "pipeline.yaml"
-    return copy
+    return finished.copy(tmp_path / "copy")
 
 
 def flip(path, generator):

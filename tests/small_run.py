@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -49,6 +50,14 @@ class SmallRun:
             make_byte_model(self.folder / "model")
         (self.folder / "rows.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         self.configure(**values)
+
+    def copy(self, folder):
+        """The same run in another folder, with its work folder as it lies there now."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        copy = SmallRun.__new__(SmallRun)
+        copy.folder, copy.binary, copy.values = Path(folder), self.binary, dict(self.values)
+        copy.pipeline = copy.folder / self.pipeline.name
+        return copy
 
     def configure(self, **values):
         self.values |= values

@@ -1,0 +1,225 @@
+"""A work folder as people and machines treat it: files swapped, linked, forbidden, edited; terminals that close."""
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from small_run import COMPLETE, ROOT, SmallRun, conversation, difference
+
+BINARY = Path(os.environ.get("DRAFTMILL_EXAMPLE", ROOT / "build" / "draftmill_example"))
+pytestmark = pytest.mark.skipif(not BINARY.is_file(), reason=f"{BINARY} is not built")
+STOPPED = 75
+NOT_STARTED = 2
+FAULTY = 1
+QUARANTINED = 3
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as another user")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    run = SmallRun(tmp_path_factory.mktemp("finished"), BINARY, [*(conversation(number) for number in range(60)), "{broken"])
+    assert run.run() == QUARANTINED, run.last_words()
+    return run
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of the finished run that a test may harm."""
+    return finished.copy(tmp_path / "copy")
+
+
+def mend(run, expected):
+    """verify finds what is wrong, --repair marks it, and a run makes the same bytes again."""
+    assert run.run(command="verify") == FAULTY, run.last_words()
+    assert run.run("--repair", command="verify") == FAULTY
+    assert "is marked as work" in run.last_words()
+    assert run.run() == QUARANTINED, run.last_words()
+    assert difference(expected, run.published()) == []
+    assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+def shards(run):
+    return sorted((run.work / "shards").rglob("*.safetensors"))
+
+
+def test_a_deleted_shard_is_named_and_made_again(run):
+    expected = run.published()
+    shards(run)[1].unlink()
+    assert run.run() == NOT_STARTED
+    assert shards(run)[1].parent.name in run.last_words() and "verify --repair" in run.last_words()
+    mend(run, expected)
+
+
+def test_shards_that_changed_places_are_found(run):
+    expected = run.published()
+    one, other = shards(run)[0], shards(run)[-1]
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+    mend(run, expected)
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"format": "draftmill.manifest"}', "edited"])
+def test_a_manifest_that_was_edited_is_found_and_written_anew_by_a_run(run, content):
+    expected = run.published()
+    manifest = run.work / "manifest.json"
+    if content is None:
+        manifest.unlink()
+    else:
+        manifest.write_text(manifest.read_text().replace("samples", "tokens") if content == "edited" else content, encoding="utf-8")
+    assert run.run(command="verify") == FAULTY
+    assert run.run() == QUARANTINED, run.last_words()
+    assert difference(expected, run.published()) == []
+    assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+def test_a_run_through_a_symbolic_link_is_the_same_run(run):
+    expected = run.published()
+    run.work.rename(run.folder / "real")
+    run.work.symlink_to("real")
+    (run.folder / "real" / "shards").rename(run.folder / "other-disk")
+    (run.folder / "real" / "shards").symlink_to("../other-disk")
+    for target in (run.pipeline, run.work, run.folder / "real"):
+        assert subprocess.run([BINARY, "run", target], check=False, capture_output=True).returncode == QUARANTINED
+    assert run.run("extract", command="rerun") == QUARANTINED, run.last_words()
+    assert difference(expected, run.published()) == []
+
+
+def test_a_copy_of_hard_links_never_changes_the_original(finished, tmp_path):
+    """As `cp -al` and backup tools make them: two folders, one set of files."""
+    run = finished.copy(tmp_path / "original")
+    for change in range(90, 400, 4):
+        shutil.rmtree(run.work)
+        assert run.run(environment={"DRAFTMILL_EXAMPLE_FAULT": f"kill:{change}"}) == -signal.SIGKILL, "no shard was half-way"
+        if list((run.work / "shards").rglob("*.partial")):
+            break
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-al", run.folder, copy], check=True)
+    # The database and its log are refused, each with the command that gives the copy its own.
+    for _ in sorted((copy / "work").glob("state.db*")):
+        linked = subprocess.run([BINARY, "run", copy / "pipeline.yaml"], check=False, capture_output=True, text=True)
+        assert linked.returncode == NOT_STARTED and "hard links" in linked.stderr, linked.stderr
+        subprocess.run(["sh", "-c", linked.stderr.split("`")[3]], check=True)
+    # The original is finished first; the copy, under other parameters, must not touch what became published there.
+    assert run.run() == QUARANTINED, run.last_words()
+    before = run.published()
+    assert difference(finished.published(), before) == []
+    text = (copy / "pipeline.yaml").read_text(encoding="utf-8")
+    (copy / "pipeline.yaml").unlink()
+    (copy / "pipeline.yaml").write_text(text.replace("vocab_map:", "tokenize: {supervise_stop_token: false}\nvocab_map:"), encoding="utf-8")
+    other = subprocess.run([BINARY, "run", copy / "pipeline.yaml", "--accept-changes"], check=False, capture_output=True, text=True)
+    assert other.returncode == QUARANTINED, other.stderr
+    assert difference(before, run.published()) == []
+    assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+@pytest.fixture
+def shared_run(finished):
+    """A copy in a folder that other users may look into."""
+    folder = Path(tempfile.mkdtemp(prefix="draftmill-shared-"))
+    folder.chmod(0o755)
+    run = finished.copy(folder / "run")
+    # The model's files may be links into a folder of our own.
+    shutil.rmtree(run.folder / "model")
+    shutil.copytree(finished.folder / "model", run.folder / "model")
+    yield run
+    shutil.rmtree(folder)
+
+
+def as_nobody(*command):
+    return subprocess.run(command, check=False, capture_output=True, text=True, user=NOBODY, group=NOBODY, extra_groups=[])
+
+
+@needs_root
+def test_another_user_may_look_and_is_refused_to_write(shared_run):
+    run = shared_run
+    subprocess.run(["chmod", "-R", "go+rX", run.folder], check=True)
+    before = run.published()
+    for command in (["status"], ["verify"], ["verify", "--deep"], ["inspect"], ["quarantine", "list"], ["plan"]):
+        looked = as_nobody(BINARY, command[0], run.pipeline, *command[1:])
+        assert looked.returncode in COMPLETE, (command, looked.stderr)
+    for command in (["run"], ["rerun", "extract"], ["verify", "--repair"]):
+        refused = as_nobody(BINARY, command[0], run.pipeline, *command[1:])
+        assert refused.returncode == NOT_STARTED and "Permission denied" in refused.stderr, (command, refused)
+    assert run.published() == before
+
+
+@needs_root
+def test_a_file_that_may_not_be_read_is_not_taken_for_damaged(shared_run):
+    run = shared_run
+    expected = run.published()
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", run.folder], check=True)
+    forbidden = [shards(run)[0], run.work / "corpus" / "chunk-000001.safetensors"]
+    for path in forbidden:
+        path.chmod(0)
+    for option in ("--deep", "--repair"):
+        found = as_nobody(BINARY, "verify", run.pipeline, option)
+        assert found.returncode == FAULTY and "may not be read by this user" in found.stderr, found.stderr
+        assert (run.work / "manifest.json").exists()
+    for path in forbidden:
+        path.chmod(0o644)
+    assert as_nobody(BINARY, "run", run.pipeline).returncode == QUARANTINED
+    assert difference(expected, run.published()) == []
+
+
+def test_a_reader_that_goes_does_not_end_a_run(finished, tmp_path):
+    run = finished.copy(tmp_path / "copy")
+    shutil.rmtree(run.work)
+    process = subprocess.Popen([BINARY, "run", run.pipeline], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.stdout.close()
+    assert process.wait(timeout=60) == QUARANTINED
+    assert difference(finished.published(), run.published()) == []
+
+
+def test_a_full_device_for_the_output_is_no_success(run):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        for command in (["quarantine", run.pipeline, "export"], ["status", run.pipeline, "--json"], ["version"]):
+            result = subprocess.run([BINARY, *command], check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+            assert result.returncode != 0, command
+        # A run is complete whether or not its report could be written.
+        assert subprocess.run([BINARY, "run", run.pipeline], check=False, stdout=full, stderr=subprocess.PIPE).returncode == QUARANTINED
+
+
+def start_in_terminal(command, folder):
+    """The process, in a session of its own with a terminal; closing the returned descriptor hangs it up."""
+    master, slave = pty.openpty()
+
+    def take_terminal():
+        os.close(os.open(os.ttyname(0), os.O_RDWR))
+
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=take_terminal, cwd=folder)
+    os.close(slave)
+    return process, master
+
+
+@pytest.mark.parametrize("outlives", [False, True])
+def test_a_run_whose_terminal_closes_stops_or_goes_on_as_it_was_told(finished, tmp_path, outlives):
+    lines = [conversation(number) for number in range(3000)]
+    run = SmallRun(tmp_path, BINARY, lines)
+    process, terminal = start_in_terminal((["nohup"] if outlives else []) + [BINARY, "run", run.pipeline], tmp_path)
+    deadline = time.monotonic() + 30
+    while not list((run.work / "shards").rglob("*.safetensors")) and time.monotonic() < deadline:
+        os.set_blocking(terminal, False)
+        try:
+            os.read(terminal, 65536)
+        except OSError:  # nothing to read now, or under nohup nobody who writes
+            pass
+        time.sleep(0.01)
+    assert process.poll() is None
+    os.close(terminal)
+    closed = time.monotonic()
+    status = process.wait(timeout=120)
+    if outlives:
+        assert status == QUARANTINED
+    else:
+        assert status == STOPPED and time.monotonic() - closed < 10
+    assert run.run() == QUARANTINED, run.last_words()
+    assert run.run("--deep", command="verify") == 0, run.last_words()

@@ -555,6 +555,10 @@ RunReport PipelineRun::Report(const Status& status, bool was_started) {
   if (!was_started) {
     report.exit_status = ExitStatusBeforeStart(status);
     report.summary = "draftmill: " + status.message();
+    // Said by SQLite or by a system call, it names no way out.
+    if (status.code() == StatusCode::kDiskFull && status.message().find("Free ") == std::string::npos) {
+      report.summary += fmt::format(". Nothing was started. Free space on the disk of {}, then run the same command again", work_);
+    }
     report.facts = json::Object{{"exit_status", report.exit_status}, {"error", status.ToString()}};
     return report;
   }

@@ -1,5 +1,6 @@
 #include "tools/command.h"
 
+#include <stdio_ext.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -45,6 +46,12 @@ const Status& FlushOutput() {
   errno = EIO;  // for an earlier failure, whose own is gone
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) NoteOutputFailure();
   return FirstOutputFailure();
+}
+
+void DropOutput() {
+  ::__fpurge(stdout);
+  std::clearerr(stdout);
+  FirstOutputFailure() = OkStatus();
 }
 
 void OutliveReaders() { std::signal(SIGPIPE, SIG_IGN); }

@@ -47,6 +47,10 @@ const Status& OutputStatus();
 /// Hands everything printed to the system: only then a full disk shows. The first failure of all output. `main` calls it
 /// after every command, so that a command whose words got lost does not end with 0.
 const Status& FlushOutput();
+
+/// Forgets what could not be written, and that it could not: for a command whose exit status speaks of its work.
+void DropOutput();
+
 /// Writes JSON to standard output, indented.
 void PrintJson(const json::Value& value);
 /// From here on a reader of our output that has gone (a closed terminal behind `| tee`, a lost connection) is no reason to

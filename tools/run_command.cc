@@ -1,5 +1,4 @@
 // draftmill run TARGET, draftmill rerun TARGET STAGE
-#include <stdio_ext.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -33,10 +32,7 @@ int RunHere(const TargetOptions& options, const Config& config, const RunRequest
     std::fprintf(stderr, "%s\n", report.summary.c_str());
   }
   // The run is what it is, whether or not its report was read.
-  if (std::fflush(stdout) != 0) {
-    ::__fpurge(stdout);
-    std::clearerr(stdout);
-  }
+  if (!FlushOutput().ok()) DropOutput();
   return report.exit_status;
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStride = kSanitizerSlowdown > 1 ? 4 : 1;
+constexpr int kStride = kSanitizerSlowdown > 1 ? 5 : 2;
 
 using Tree = std::map<std::string, std::string>;
 

@@ -60,7 +60,7 @@ class CrashMatrixTest : public testing::Test {
 };
 
 /// The fast suite tries one point of so many: each is a run that ends and one that continues.
-constexpr int kStride = kSanitizerSlowdown > 1 ? 240 : 60;
+constexpr int kStride = kSanitizerSlowdown > 1 ? 240 : 120;
 
 constexpr Ending kEndings[] = {Ending::kKill, Ending::kPowerCut, Ending::kPowerCutNamesSurvive};
 

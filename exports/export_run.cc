@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "exports/folder_bytes.h"
 #include "exports/output_files.h"
 #include "formats/corpus_chunk.h"
 #include "formats/published_file.h"
@@ -155,7 +156,18 @@ class ExportRun {
     };
     counts_ = {.samples = number("samples"), .train_samples = number("train_samples"), .eval_samples = number("eval_samples"),
                .tokens = number("tokens"), .supervised_tokens = number("supervised_tokens"), .bytes = number("bytes")};
+    DRAFTMILL_RETURN_IF_ERROR(CheckThatNothingIsLost());
     return std::optional<ExportReport>(Report(true));
+  }
+
+  /// A finished export of which files were deleted or cut is not taken for whole. What a trainer put beside them, such as a
+  /// cache, does not matter.
+  Status CheckThatNothingIsLost() const {
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t found, BytesOfFolder(files_, request_.output, {std::string(kFactsName)}));
+    if (found >= counts_.bytes) return OkStatus();
+    return Conflict(fmt::format("{} was finished with {} bytes and holds {} now: files are missing or cut. Nothing was written. "
+                                "Remove it and give the same command again",
+                                request_.output, counts_.bytes, found));
   }
 
   // --- Before anything is written -----------------------------------------------------------------------------------

@@ -285,6 +285,20 @@ def test_a_second_export_finds_the_first(work, tmp_path):
     assert other.returncode == 2 and "is not this export" in other.stderr
 
 
+@pytest.mark.parametrize("form", ["specforge", "speculators", "modelopt", "torchspec", "jsonl"])
+def test_a_finished_export_that_lost_something_is_not_taken_for_whole(work, tmp_path, form):
+    output = tmp_path / "out"
+    export(work, form, output)
+    (output / "cache-of-a-trainer").write_bytes(b"1")
+    assert export(work, form, output)["was_there"]
+    largest = max((path for path in output.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    os.truncate(largest, largest.stat().st_size - 100)
+    refused = draftmill("export", work, form, "--output", output)
+    assert refused.returncode == 2 and "missing or cut" in refused.stderr
+    largest.unlink()
+    assert draftmill("export", work, form, "--output", output).returncode == 2
+
+
 def tree(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,12 @@ class ReportsTest : public ::testing::Test {
     ASSERT_TRUE(WriteCorpusChunk(RealFileSystem(), work(), chunk, "fingerprint").ok());
   }
 
+  static std::int64_t StagesThatAre(std::string_view state, const RunStatus& status) {
+    const json::Array& stages = status.facts.Find("stages")->as_array();
+    return std::count_if(stages.begin(), stages.end(),
+                         [&](const json::Value& stage) { return stage.Find("state")->as_string() == state; });
+  }
+
   const std::string& work() const { return folder_.path(); }
 
   TemporaryFolder folder_;
@@ -93,6 +100,7 @@ TEST_F(ReportsTest, AHeldLockMeansThatItRuns) {
   ASSERT_TRUE(status.ok());
   EXPECT_TRUE(status->is_running);
   EXPECT_EQ(status->exit_status, 75);
+  EXPECT_EQ(StagesThatAre("running", *status), 4);
 }
 
 TEST_F(ReportsTest, AnEndedRunGivesItsExitStatus) {
@@ -109,6 +117,8 @@ TEST_F(ReportsTest, ARunThatEndedWellButLeftWorkIsUnfinished) {
   const auto status = ReadRunStatus(RealFileSystem(), work(), RealClock());
   ASSERT_TRUE(status.ok());
   EXPECT_EQ(status->exit_status, 75);
+  EXPECT_EQ(StagesThatAre("running", *status), 0);
+  EXPECT_EQ(StagesThatAre("unfinished", *status), 4);
 }
 
 TEST(StatusTest, AFolderWithoutARunIsNamed) {

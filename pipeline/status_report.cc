@@ -60,11 +60,13 @@ bool IsComplete(const std::vector<ProgressRecord>& progress) {
                      [](const ProgressRecord& row) { return row.state == "done" && row.done >= row.total; });
 }
 
-json::Value StageFacts(const std::vector<ProgressRecord>& progress) {
+/// A stage that is begun keeps that state when its run ends; then nothing is left to wait for.
+json::Value StageFacts(const std::vector<ProgressRecord>& progress, bool is_running) {
   json::Array stages;
   for (const ProgressRecord& stage : progress) {
+    const bool is_left = stage.state == StageStateName(StageState::kRunning) && !is_running;
     stages.push_back(json::Object{{"stage", stage.stage},
-                                  {"state", stage.state},
+                                  {"state", is_left ? "unfinished" : stage.state},
                                   {"done", stage.done},
                                   {"total", stage.total},
                                   {"unit", stage.unit},
@@ -73,7 +75,7 @@ json::Value StageFacts(const std::vector<ProgressRecord>& progress) {
                                   {"samples_per_second", OrNull(stage.samples_per_second)},
                                   {"tokens_per_second", OrNull(stage.tokens_per_second)},
                                   {"bytes", stage.bytes},
-                                  {"eta_seconds", OrNull(stage.eta_seconds)}});
+                                  {"eta_seconds", is_left ? json::Value() : OrNull(stage.eta_seconds)}});
   }
   return json::Value(std::move(stages));
 }
@@ -198,7 +200,7 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
   if ((status.exit_status == 0 || status.exit_status == 3) && !IsComplete(progress)) status.exit_status = kExitRunAgain;
   status.facts = json::Object{{"work", work_folder},
                               {"run", RunFacts(last, static_cast<std::int64_t>(runs.size()), status.is_running, clock)},
-                              {"stages", StageFacts(progress)},
+                              {"stages", StageFacts(progress, status.is_running)},
                               {"mask", MaskFacts(mask)},
                               {"shards", ShardFacts(shards)},
                               {"quarantine", QuarantineFacts(failures)},

@@ -35,9 +35,9 @@ PIPELINE = """\
 work: {work}
 model: {{path: {model}}}
 ingest: {{sources: [{{path: {data}}}], shuffle: {{seed: 7}}, chunk_rows: 4}}
-tokenize: {{max_length: 64, too_long: truncate}}
+tokenize: {{max_length: 96, too_long: truncate}}
 vocab_map: {{size: 1024}}
-extract: {{batch_tokens: 64, block_tokens: 128, weights: {weights}}}
+extract: {{batch_tokens: 96, block_tokens: 192, weights: {weights}}}
 write: {{shard_bytes: 1MiB}}
 limits: {{threads: {threads}, min_free_disk: 0, memory: 1GiB}}
 """

@@ -81,7 +81,7 @@ def test_every_flipped_bit_is_found(run):
     generator = random.Random(7)
     files = [*run.published(), "run.json", "pipeline.yaml"]
     assert verify(run, "--deep")[0] == 0
-    for _ in range(times(14, 1000)):
+    for _ in range(times(12, 1000)):
         name = generator.choice(files)
         what, restore = flip(run.work / name, generator)
         status, report, _ = verify(run, "--deep")

@@ -78,6 +78,7 @@ class PipelineRun {
   Status FinishStages();
   Result<bool> ManifestStands();
   Status PublishManifest();
+  RunReport ReportOf(const Status& status);
   RunReport Report(const Status& status, bool was_started);
   Status ShowProgress();
 
@@ -550,6 +551,17 @@ Status PipelineRun::PublishManifest() {
 
 // --- The end -----------------------------------------------------------------------------------------------------------
 
+RunReport PipelineRun::ReportOf(const Status& status) {
+  return MakeReport({.status = status,
+                     .work_folder = work_,
+                     .did_work = did_work_,
+                     .until_stage = request_.until_stage,
+                     .seconds = static_cast<double>(clock_.MonotonicNs() - start_ns_) / 1e9,
+                     .peaks = peaks_,
+                     .memory = inputs_.memory},
+                    files_);
+}
+
 RunReport PipelineRun::Report(const Status& status, bool was_started) {
   RunReport report;
   if (!was_started) {
@@ -562,22 +574,12 @@ RunReport PipelineRun::Report(const Status& status, bool was_started) {
     report.facts = json::Object{{"exit_status", report.exit_status}, {"error", status.ToString()}};
     return report;
   }
-  report = MakeReport({.status = status,
-                       .work_folder = work_,
-                       .did_work = did_work_,
-                       .until_stage = request_.until_stage,
-                       .seconds = static_cast<double>(clock_.MonotonicNs() - start_ns_) / 1e9,
-                       .peaks = peaks_,
-                       .memory = inputs_.memory},
-                      files_);
+  report = ReportOf(status);
   if (!status.ok()) state_->AddEvent(EventLevel::kError, status.ToString());
   state_->FinishRun(report.exit_status, json::Write(report.facts));
   const Status closed = state_->Close();
   // A reader that looks at this moment keeps the database in its other, equally whole, form.
-  if (!closed.ok() && closed.code() != StatusCode::kConflict && status.ok()) {
-    report.exit_status = ExitStatusAfterStart(closed);
-    report.summary = "draftmill: " + closed.message();
-  }
+  if (!closed.ok() && closed.code() != StatusCode::kConflict && status.ok()) return ReportOf(closed);
   return report;
 }
 

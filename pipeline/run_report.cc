@@ -161,20 +161,22 @@ bool LacksInodes(const std::string& folder) {
   return ::statvfs(folder.c_str(), &disk) == 0 && disk.f_files > 0 && disk.f_favail == 0;
 }
 
-std::string FailureText(const ReportInput& input, const Totals& totals, int exit_status) {
-  std::string text = fmt::format("draftmill: {}\n", input.status.message());
-  text += fmt::format("  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n",
-                      totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
-                      totals.written_batches, totals.batches);
-  if (input.status.code() == StatusCode::kDiskFull) {
+/// What the user does next; empty where running again would end the same way.
+std::string NextStep(const ReportInput& input, const Status& status) {
+  if (ExitStatusAfterStart(status) != kExitRunAgain) return "";
+  std::string text = "  ";
+  if (status.code() == StatusCode::kDiskFull) {
     text += LacksInodes(input.work_folder)
-                ? fmt::format("  the disk of {} takes no more files (its inodes are used up): remove some there, then ", input.work_folder)
-                : fmt::format("  free space on the disk of {}, then ", input.work_folder);
-  } else if (exit_status == kExitRunAgain) {
-    text += "  ";
+                ? fmt::format("the disk of {} takes no more files (its inodes are used up): remove some there, then ", input.work_folder)
+                : fmt::format("free space on the disk of {}, then ", input.work_folder);
   }
-  if (exit_status == kExitRunAgain) text += "run the same command again to continue";
-  return text;
+  return text + "run the same command again to continue";
+}
+
+std::string FailureText(const ReportInput& input, const Totals& totals) {
+  return fmt::format("draftmill: {}\n  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n{}",
+                     input.status.message(), totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
+                     totals.written_batches, totals.batches, NextStep(input, input.status));
 }
 
 }  // namespace
@@ -227,14 +229,14 @@ RunReport MakeReport(const ReportInput& input, FileSystem& files) {
   if (!totals.ok()) {
     const Status& shown = input.status.ok() ? totals.status() : input.status;
     report.exit_status = ExitStatusAfterStart(shown);
-    report.summary = "draftmill: " + shown.message();
+    report.summary = fmt::format("draftmill: {}\n{}", shown.message(), NextStep(input, shown));
     report.facts = json::Object{{"exit_status", report.exit_status}, {"error", shown.ToString()}};
     return report;
   }
   if (input.status.ok() && !totals->failures.empty()) report.exit_status = kExitQuarantined;
   report.facts = Facts(input, *totals, report.exit_status);
   json::Value self_check = SelfCheckOf(input, files);
-  report.summary = input.status.ok() ? Summary(input, *totals) + SelfCheckText(self_check) : FailureText(input, *totals, report.exit_status);
+  report.summary = input.status.ok() ? Summary(input, *totals) + SelfCheckText(self_check) : FailureText(input, *totals);
   report.facts.Set(kSelfCheckFact, std::move(self_check));
   return report;
 }

@@ -37,10 +37,14 @@ def conversation(number):
 
 
 class SmallRun:
-    """A folder with rows.jsonl, model/ and pipeline.yaml; the work folder is `work`, beside them or anywhere."""
+    """A folder with rows.jsonl, model/ and pipeline.yaml; the work folder is `work`, beside them or anywhere.
 
-    def __init__(self, folder, binary, lines, **values):
+    What a command prints goes to `log`, last.log in the folder where nothing else is said.
+    """
+
+    def __init__(self, folder, binary, lines, log=None, **values):
         self.folder = Path(folder)
+        self.log = Path(log) if log else self.folder / "last.log"
         self.binary = Path(binary)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.pipeline = self.folder / "pipeline.yaml"
@@ -57,6 +61,7 @@ class SmallRun:
         copy = SmallRun.__new__(SmallRun)
         copy.folder, copy.binary, copy.values = Path(folder), self.binary, dict(self.values)
         copy.pipeline = copy.folder / self.pipeline.name
+        copy.log = copy.folder / "last.log"
         return copy
 
     def configure(self, **values):
@@ -68,8 +73,8 @@ class SmallRun:
         return self.folder / self.values["work"]
 
     def start(self, *arguments, command="run", environment=None):
-        """The process; its output goes to `last.log`."""
-        with open(self.folder / "last.log", "wb") as log:
+        """The process; its output goes to the log."""
+        with open(self.log, "wb") as log:
             return subprocess.Popen(
                 [self.binary, command, self.pipeline, *arguments],
                 stdout=log,
@@ -83,7 +88,7 @@ class SmallRun:
         return self.start(*arguments, command=command, environment=environment).wait(timeout=timeout)
 
     def last_words(self):
-        return (self.folder / "last.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+        return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def published(self):
         """{path in the work folder: SHA-256} of every file that is published."""

@@ -42,7 +42,7 @@ tidy:
 	tools/tidy.sh
 
 format:
-	git ls-files -z '*.cc' '*.h' | xargs -0 clang-format -i
+	git ls-files -z '*.cc' '*.h' '*.cu' | xargs -0 clang-format -i
 
 bench:
 	tools/bench.sh

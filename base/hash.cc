@@ -59,7 +59,8 @@ std::string ToHex(std::uint64_t hash) {
 
 Result<Hash128> Hash128FromHex(std::string_view hex) {
   Hash128 hash;
-  if (hex.size() != 32) return InvalidInput("a 128-bit hash has 32 hexadecimal digits, here are " + std::to_string(hex.size()));
+  if (hex.size() != 32)
+    return InvalidInput("a 128-bit hash has 32 hexadecimal digits, here are " + std::to_string(hex.size()));
   for (std::size_t i = 0; i < 16; ++i) {
     const int high = HexValue(hex[2 * i]);
     const int low = HexValue(hex[2 * i + 1]);

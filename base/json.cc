@@ -53,21 +53,14 @@ void Value::Set(std::string_view key, Value value) {
 
 std::string_view Value::KindName() const {
   switch (data_.index()) {
-    case 0:
-      return "null";
-    case 1:
-      return "a boolean";
+    case 0: return "null";
+    case 1: return "a boolean";
     case 2:
-    case 3:
-      return "an integer";
-    case 4:
-      return "a number";
-    case 5:
-      return "text";
-    case 6:
-      return "a list";
-    default:
-      return "an object";
+    case 3: return "an integer";
+    case 4: return "a number";
+    case 5: return "text";
+    case 6: return "a list";
+    default: return "an object";
   }
 }
 
@@ -195,27 +188,13 @@ constexpr bool IsPlain(unsigned char byte) { return byte >= 0x20 && byte != '"' 
 void AppendEscape(unsigned char byte, std::string& out) {
   constexpr char kHexDigits[] = "0123456789abcdef";
   switch (byte) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\b':
-      out += "\\b";
-      return;
-    case '\f':
-      out += "\\f";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
+    case '"': out += "\\\""; return;
+    case '\\': out += "\\\\"; return;
+    case '\b': out += "\\b"; return;
+    case '\f': out += "\\f"; return;
+    case '\n': out += "\\n"; return;
+    case '\r': out += "\\r"; return;
+    case '\t': out += "\\t"; return;
     default:
       out += "\\u00";
       out += kHexDigits[byte >> 4];

@@ -36,18 +36,18 @@ struct BigInteger {
 class Value {
  public:
   Value() = default;
-  Value(std::nullptr_t) {}                                  // NOLINT(google-explicit-constructor)
-  Value(bool value) : data_(value) {}                       // NOLINT(google-explicit-constructor)
-  Value(int value) : data_(std::int64_t{value}) {}          // NOLINT(google-explicit-constructor)
-  Value(std::int64_t value) : data_(value) {}               // NOLINT(google-explicit-constructor)
-  Value(std::uint64_t value);                               // NOLINT(google-explicit-constructor)
-  Value(double value) : data_(value) {}                     // NOLINT(google-explicit-constructor)
-  Value(BigInteger value) : data_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
-  Value(std::string value) : data_(std::move(value)) {}     // NOLINT(google-explicit-constructor)
+  Value(std::nullptr_t) {}                                      // NOLINT(google-explicit-constructor)
+  Value(bool value) : data_(value) {}                           // NOLINT(google-explicit-constructor)
+  Value(int value) : data_(std::int64_t{value}) {}              // NOLINT(google-explicit-constructor)
+  Value(std::int64_t value) : data_(value) {}                   // NOLINT(google-explicit-constructor)
+  Value(std::uint64_t value);                                   // NOLINT(google-explicit-constructor)
+  Value(double value) : data_(value) {}                         // NOLINT(google-explicit-constructor)
+  Value(BigInteger value) : data_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Value(std::string value) : data_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Value(std::string_view value) : data_(std::string(value)) {}  // NOLINT(google-explicit-constructor)
-  Value(const char* value) : data_(std::string(value)) {}   // NOLINT(google-explicit-constructor)
-  Value(Array value) : data_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
-  Value(Object value) : data_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Value(const char* value) : data_(std::string(value)) {}       // NOLINT(google-explicit-constructor)
+  Value(Array value) : data_(std::move(value)) {}               // NOLINT(google-explicit-constructor)
+  Value(Object value) : data_(std::move(value)) {}              // NOLINT(google-explicit-constructor)
 
   bool is_null() const { return std::holds_alternative<std::monostate>(data_); }
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
@@ -90,8 +90,8 @@ class Value {
 
 /// What the parser accepts.
 struct ParseLimits {
-  int max_depth = 256;                              ///< nested lists and objects
-  std::size_t max_bytes = std::size_t{1} << 30;     ///< size of the text
+  int max_depth = 256;                           ///< nested lists and objects
+  std::size_t max_bytes = std::size_t{1} << 30;  ///< size of the text
 };
 
 /// Why a text was refused, for code that counts or reports by kind.

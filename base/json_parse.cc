@@ -112,24 +112,18 @@ bool Parser::ParseText(Value& value) {
 bool Parser::ParseValue(Value& value, int depth) {
   if (at_ >= text_.size()) return FailHere("a value");
   switch (text_[at_]) {
-    case '{':
-      return ParseObject(value, depth + 1);
-    case '[':
-      return ParseArray(value, depth + 1);
+    case '{': return ParseObject(value, depth + 1);
+    case '[': return ParseArray(value, depth + 1);
     case '"': {
       std::string content;
       if (!ParseString(content)) return false;
       value = Value(std::move(content));
       return true;
     }
-    case 't':
-      return ParseWord("true", true, value);
-    case 'f':
-      return ParseWord("false", false, value);
-    case 'n':
-      return ParseWord("null", nullptr, value);
-    default:
-      break;
+    case 't': return ParseWord("true", true, value);
+    case 'f': return ParseWord("false", false, value);
+    case 'n': return ParseWord("null", nullptr, value);
+    default: break;
   }
   if (text_[at_] == '-' || IsDigit(text_[at_])) return ParseNumber(value);
   return FailHere("a value");
@@ -228,35 +222,16 @@ bool Parser::ParseEscape(std::string& out) {
   ++at_;
   if (at_ >= text_.size()) return FailHere("an escaped character");
   switch (text_[at_]) {
-    case '"':
-      out += '"';
-      break;
-    case '\\':
-      out += '\\';
-      break;
-    case '/':
-      out += '/';
-      break;
-    case 'b':
-      out += '\b';
-      break;
-    case 'f':
-      out += '\f';
-      break;
-    case 'n':
-      out += '\n';
-      break;
-    case 'r':
-      out += '\r';
-      break;
-    case 't':
-      out += '\t';
-      break;
-    case 'u':
-      ++at_;
-      return ParseUnicodeEscape(escape_at, out);
-    default:
-      return FailHere("one of \" \\ / b f n r t u after the backslash");
+    case '"': out += '"'; break;
+    case '\\': out += '\\'; break;
+    case '/': out += '/'; break;
+    case 'b': out += '\b'; break;
+    case 'f': out += '\f'; break;
+    case 'n': out += '\n'; break;
+    case 'r': out += '\r'; break;
+    case 't': out += '\t'; break;
+    case 'u': ++at_; return ParseUnicodeEscape(escape_at, out);
+    default: return FailHere("one of \" \\ / b f n r t u after the backslash");
   }
   ++at_;
   return true;

@@ -80,7 +80,7 @@ Status ErrnoStatus(int error_number, std::string_view what);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                             // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}                                 // NOLINT(google-explicit-constructor)
   Result(Status status) : value_(tl::unexpected<Status>(std::move(status))) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
@@ -116,10 +116,10 @@ class [[nodiscard]] Result {
 #define DRAFTMILL_CONCAT(a, b) DRAFTMILL_CONCAT_INNER(a, b)
 
 /// Returns from the calling function where `expression` (a Status) is a failure.
-#define DRAFTMILL_RETURN_IF_ERROR(expression)                              \
-  do {                                                                     \
-    ::draftmill::Status draftmill_status = (expression);                   \
-    if (!draftmill_status.ok()) return draftmill_status;                   \
+#define DRAFTMILL_RETURN_IF_ERROR(expression)            \
+  do {                                                   \
+    ::draftmill::Status draftmill_status = (expression); \
+    if (!draftmill_status.ok()) return draftmill_status; \
   } while (false)
 
 /// Declares `declaration` with the value of `expression` (a Result), or returns its failure.
@@ -131,7 +131,7 @@ class [[nodiscard]] Result {
   declaration = std::move(result).value()
 
 /// Aborts where `condition` is false. For bugs in draftmill only: nothing from outside may reach it.
-#define DRAFTMILL_CHECK(condition, message)                                                       \
-  do {                                                                                            \
+#define DRAFTMILL_CHECK(condition, message)                                                          \
+  do {                                                                                               \
     if (!(condition)) ::draftmill::AbortOnBug(__FILE__, __LINE__, #condition, std::string(message)); \
   } while (false)

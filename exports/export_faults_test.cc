@@ -52,7 +52,8 @@ class ExportFaultsTest : public testing::TestWithParam<const char*> {
 
   Result<ExportReport> Export(FileSystem& files) const {
     const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
-    ExportRequest request{.work_folder = example_.work().string(), .format = GetParam(), .output = output().string(), .selection = {}};
+    ExportRequest request{
+        .work_folder = example_.work().string(), .format = GetParam(), .output = output().string(), .selection = {}};
     request.selection.eval_fraction = 0.3;
     request.token_bytes = [](std::int32_t id) { return "<" + std::to_string(id) + ">"; };
     return RunExport(files, request, *progress);

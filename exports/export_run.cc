@@ -55,7 +55,11 @@ class ExportRun {
  public:
   ExportRun(FileSystem& files, const ExportRequest& request, ProgressSink& progress, const ExportSource& source,
             ExportFormat& format)
-      : files_(files), request_(request), progress_(progress), source_(source), format_(format),
+      : files_(files),
+        request_(request),
+        progress_(progress),
+        source_(source),
+        format_(format),
         partial_(PartialPath(request.output)) {
     if (source.final_norm()) norm_.emplace(*source.final_norm());
   }
@@ -93,7 +97,10 @@ class ExportRun {
   }
 
   ExportReport Report(bool was_there) const {
-    return {.format = request_.format, .output = request_.output, .was_there = was_there, .counts = counts_,
+    return {.format = request_.format,
+            .output = request_.output,
+            .was_there = was_there,
+            .counts = counts_,
             .advice = format_.Advice(request_.output, counts_)};
   }
 
@@ -120,9 +127,12 @@ class ExportRun {
   }
 
   static json::Value CountsAsJson(const ExportCounts& counts) {
-    return json::Object{{"samples", counts.samples},           {"train_samples", counts.train_samples},
-                        {"eval_samples", counts.eval_samples}, {"tokens", counts.tokens},
-                        {"supervised_tokens", counts.supervised_tokens}, {"bytes", counts.bytes}};
+    return json::Object{{"samples", counts.samples},
+                        {"train_samples", counts.train_samples},
+                        {"eval_samples", counts.eval_samples},
+                        {"tokens", counts.tokens},
+                        {"supervised_tokens", counts.supervised_tokens},
+                        {"bytes", counts.bytes}};
   }
 
   /// What a folder says of itself; nothing where it says nothing.
@@ -146,7 +156,8 @@ class ExportRun {
     DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<json::Value> facts, ReadFacts(request_.output));
     if (!facts || !IsThisExport(*facts)) {
       return Conflict(request_.output + " exists and is not this export: " +
-                      (facts ? "it was made from another state of the run, in another format or of other samples" : "it is no export of draftmill") +
+                      (facts ? "it was made from another state of the run, in another format or of other samples"
+                             : "it is no export of draftmill") +
                       ". Nothing was written. Name another folder with --output DIR, or remove this one");
     }
     const json::Value* totals = facts->Find("totals");
@@ -154,8 +165,12 @@ class ExportRun {
       const json::Value* value = totals == nullptr ? nullptr : totals->Find(key);
       return value != nullptr && value->is_integer() ? value->as_integer() : 0;
     };
-    counts_ = {.samples = number("samples"), .train_samples = number("train_samples"), .eval_samples = number("eval_samples"),
-               .tokens = number("tokens"), .supervised_tokens = number("supervised_tokens"), .bytes = number("bytes")};
+    counts_ = {.samples = number("samples"),
+               .train_samples = number("train_samples"),
+               .eval_samples = number("eval_samples"),
+               .tokens = number("tokens"),
+               .supervised_tokens = number("supervised_tokens"),
+               .bytes = number("bytes")};
     DRAFTMILL_RETURN_IF_ERROR(CheckThatNothingIsLost());
     return std::optional<ExportReport>(Report(true));
   }
@@ -163,11 +178,13 @@ class ExportRun {
   /// A finished export of which files were deleted or cut is not taken for whole. What a trainer put beside them, such as a
   /// cache, does not matter.
   Status CheckThatNothingIsLost() const {
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t found, BytesOfFolder(files_, request_.output, {std::string(kFactsName)}));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t found,
+                               BytesOfFolder(files_, request_.output, {std::string(kFactsName)}));
     if (found >= counts_.bytes) return OkStatus();
-    return Conflict(fmt::format("{} was finished with {} bytes and holds {} now: files are missing or cut. Nothing was written. "
-                                "Remove it and give the same command again",
-                                request_.output, counts_.bytes, found));
+    return Conflict(
+        fmt::format("{} was finished with {} bytes and holds {} now: files are missing or cut. Nothing was written. "
+                    "Remove it and give the same command again",
+                    request_.output, counts_.bytes, found));
   }
 
   // --- Before anything is written -----------------------------------------------------------------------------------
@@ -180,7 +197,8 @@ class ExportRun {
         ++(row.split == Split::kTrain ? numbers.train : numbers.eval);
         counts_.tokens += row.tokens;
         if (const std::optional<SampleFile> file = format_.FileOf(row)) {
-          DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t bytes, SampleFileBytes(*file, row.tokens, source_.hidden_size()));
+          DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t bytes,
+                                     SampleFileBytes(*file, row.tokens, source_.hidden_size()));
           forecast_bytes_ += bytes;
         }
       }
@@ -194,12 +212,14 @@ class ExportRun {
     counts_.samples = counts_.train_samples + counts_.eval_samples;
     forecast_bytes_ += counts_.tokens * kSideBytesPerToken + counts_.samples * kSideBytesPerRow;
     if (counts_.samples > 0) return OkStatus();
-    return InvalidConfig("the selection takes no sample of the run in " + source_.work_folder() + ". Nothing was written");
+    return InvalidConfig("the selection takes no sample of the run in " + source_.work_folder() +
+                         ". Nothing was written");
   }
 
   Status CheckStop() const {
     if (!request_.should_stop || !request_.should_stop()) return OkStatus();
-    return Cancelled("the export was stopped. What is written stays in " + partial_ + ": give the same command again to go on");
+    return Cancelled("the export was stopped. What is written stays in " + partial_ +
+                     ": give the same command again to go on");
   }
 
   Status OpenPartial() {
@@ -208,7 +228,8 @@ class ExportRun {
       if (facts && IsThisExport(*facts)) return FindFinishedShards();
       DRAFTMILL_ASSIGN_OR_RETURN(const bool is_bare, HoldsNothing(partial_));
       if (is_bare) return BeginPartial();
-      return Conflict(partial_ + " holds an unfinished export of something else. Nothing was written. Name another folder with "
+      return Conflict(partial_ +
+                      " holds an unfinished export of something else. Nothing was written. Name another folder with "
                       "--output DIR, or remove this one");
     }
     return BeginPartial();
@@ -224,7 +245,8 @@ class ExportRun {
 
   Status BeginPartial() {
     DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(JoinPath(partial_, kDoneFolder)));
-    return files_.WriteAtomically(JoinPath(partial_, kFactsName), json::Write(Facts(false), json::Style::kPretty) + "\n");
+    return files_.WriteAtomically(JoinPath(partial_, kFactsName),
+                                  json::Write(Facts(false), json::Style::kPretty) + "\n");
   }
 
   Status FindFinishedShards() {
@@ -242,7 +264,8 @@ class ExportRun {
       DRAFTMILL_RETURN_IF_ERROR(ForEachTask([&](ShardTask task) {
         if (!finished_.contains(task.name())) return OkStatus();
         for (const ExportRow& row : task.rows) {
-          DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t bytes, SampleFileBytes(*format_.FileOf(row), row.tokens, source_.hidden_size()));
+          DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t bytes,
+                                     SampleFileBytes(*format_.FileOf(row), row.tokens, source_.hidden_size()));
           left -= bytes;
         }
         return OkStatus();
@@ -268,7 +291,8 @@ class ExportRun {
     }
     const bool is_same = train == numbers.first_train + numbers.train && eval == numbers.first_eval + numbers.eval;
     if (is_same) return rows;
-    return Conflict("the run in " + source_.work_folder() + " was changed while it was exported: export again when it is finished");
+    return Conflict("the run in " + source_.work_folder() +
+                    " was changed while it was exported: export again when it is finished");
   }
 
   Status ForEachTask(const std::function<Status(ShardTask)>& take) const {
@@ -340,24 +364,30 @@ class ExportRun {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++done_samples_;
     done_tokens_ += row.tokens;
-    progress_.Update({.stage = "export", .unit = "samples", .done = done_samples_, .total = counts_.samples,
+    progress_.Update({.stage = "export",
+                      .unit = "samples",
+                      .done = done_samples_,
+                      .total = counts_.samples,
                       .tokens = done_tokens_});
   }
 
   Status ExportShard(const ShardTask& task) {
     if (!format_.FileOf(task.rows.front())) return Skip(task);
-    const std::string path = JoinPath(source_.work_folder(), ShardPath(static_cast<std::int32_t>(task.chunk), task.shard));
+    const std::string path =
+        JoinPath(source_.work_folder(), ShardPath(static_cast<std::int32_t>(task.chunk), task.shard));
     DRAFTMILL_ASSIGN_OR_RETURN(ShardReader shard, ShardReader::Open(files_, path));
     DRAFTMILL_RETURN_IF_ERROR(CheckShard(shard, path));
     std::set<std::string> folders;
     for (const ExportRow& row : task.rows) {
       DRAFTMILL_RETURN_IF_ERROR(CheckStop());
-      if (shard.contents().key(row.place) != row.key) return Corrupt(path + ": its samples do not stand where they stood");
+      if (shard.contents().key(row.place) != row.key)
+        return Corrupt(path + ": its samples do not stand where they stood");
       const std::optional<SampleFile> file = format_.FileOf(row);
       const std::string folder = ParentPath(JoinPath(partial_, file->path));
       if (folders.insert(folder).second) DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(folder));
-      DRAFTMILL_RETURN_IF_ERROR(WriteSampleFile(files_, partial_, *file, {&shard, path, row.place}, norm_ ? &*norm_ : nullptr)
-                                    .WithContext("row " + std::to_string(row.row)));
+      DRAFTMILL_RETURN_IF_ERROR(
+          WriteSampleFile(files_, partial_, *file, {&shard, path, row.place}, norm_ ? &*norm_ : nullptr)
+              .WithContext("row " + std::to_string(row.row)));
       Count(row);
     }
     for (const std::string& folder : folders) DRAFTMILL_RETURN_IF_ERROR(files_.SyncFolder(folder));
@@ -374,7 +404,8 @@ class ExportRun {
         contents.num_layers == static_cast<std::int64_t>(source_.layers().size())) {
       return OkStatus();
     }
-    return Corrupt(path + ": it was not made by the extraction that manifest.json speaks of. `draftmill verify` says more");
+    return Corrupt(path +
+                   ": it was not made by the extraction that manifest.json speaks of. `draftmill verify` says more");
   }
 
   // --- Files beside the samples -------------------------------------------------------------------------------------
@@ -399,8 +430,8 @@ class ExportRun {
   Status DescribeChunk(const ChunkNumbers& numbers, Split split, OutputStream& index) {
     if ((split == Split::kTrain ? numbers.train : numbers.eval) == 0) return OkStatus();
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ExportRow> rows, NumberedRows(numbers));
-    DRAFTMILL_ASSIGN_OR_RETURN(const CorpusChunk corpus,
-                               ReadCorpusChunk(files_, source_.work_folder(), static_cast<std::int32_t>(numbers.chunk)));
+    DRAFTMILL_ASSIGN_OR_RETURN(const CorpusChunk corpus, ReadCorpusChunk(files_, source_.work_folder(),
+                                                                         static_cast<std::int32_t>(numbers.chunk)));
     std::size_t at = 0;
     for (const ExportRow& row : rows) {
       if (row.split != split) continue;
@@ -411,7 +442,8 @@ class ExportRun {
       }
       const auto begin = static_cast<std::size_t>(chunk.cu_seqlens[at]);
       const auto tokens = static_cast<std::size_t>(chunk.cu_seqlens[at + 1]) - begin;
-      const RowTokens row_tokens{std::span(chunk.input_ids).subspan(begin, tokens), std::span(chunk.loss_mask).subspan(begin, tokens)};
+      const RowTokens row_tokens{std::span(chunk.input_ids).subspan(begin, tokens),
+                                 std::span(chunk.loss_mask).subspan(begin, tokens)};
       DRAFTMILL_RETURN_IF_ERROR(DescribeRow(row, row_tokens, index));
     }
     return OkStatus();
@@ -439,13 +471,19 @@ class ExportRun {
 
   /// The marks go with the rename's folder, so that a finished export holds nothing but itself.
   Status Publish() {
-    DRAFTMILL_RETURN_IF_ERROR(files_.WriteAtomically(JoinPath(partial_, kFactsName), json::Write(Facts(true), json::Style::kPretty) + "\n"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        files_.WriteAtomically(JoinPath(partial_, kFactsName), json::Write(Facts(true), json::Style::kPretty) + "\n"));
     DRAFTMILL_RETURN_IF_ERROR(files_.RemoveTree(JoinPath(partial_, kDoneFolder)));
     DRAFTMILL_RETURN_IF_ERROR(files_.SyncFolder(partial_));
     DRAFTMILL_RETURN_IF_ERROR(files_.Rename(partial_, request_.output));
     DRAFTMILL_RETURN_IF_ERROR(files_.SyncFolder(ParentPath(request_.output)));
-    progress_.Update({.stage = "export", .activity = StageActivity::kDone, .unit = "samples", .done = counts_.samples,
-                      .total = counts_.samples, .tokens = counts_.tokens, .bytes = counts_.bytes});
+    progress_.Update({.stage = "export",
+                      .activity = StageActivity::kDone,
+                      .unit = "samples",
+                      .done = counts_.samples,
+                      .total = counts_.samples,
+                      .tokens = counts_.tokens,
+                      .bytes = counts_.bytes});
     return OkStatus();
   }
 
@@ -478,7 +516,8 @@ Result<ExportReport> RunExport(FileSystem& file_system, const ExportRequest& req
   DRAFTMILL_ASSIGN_OR_RETURN(const ExportSource source, ExportSource::Open(file_system, request.work_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(
       const std::unique_ptr<ExportFormat> format,
-      MakeExportFormat(request.format, {.source = &source, .selection = &request.selection, .token_bytes = request.token_bytes}));
+      MakeExportFormat(request.format,
+                       {.source = &source, .selection = &request.selection, .token_bytes = request.token_bytes}));
   DRAFTMILL_RETURN_IF_ERROR(source.CheckSelection(request.selection));
   DRAFTMILL_RETURN_IF_ERROR(format->Check());
   return ExportRun(file_system, request, progress, source, *format).Execute();

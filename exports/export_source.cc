@@ -19,7 +19,8 @@ Result<std::int64_t> NumberIn(const json::Value& facts, std::string_view key) {
 
 Result<std::string> TextIn(const json::Value* facts, std::string_view key) {
   const json::Value* value = facts == nullptr ? nullptr : facts->Find(key);
-  if (value == nullptr || !value->is_string()) return Corrupt("manifest.json: its facts lack '" + std::string(key) + "'");
+  if (value == nullptr || !value->is_string())
+    return Corrupt("manifest.json: its facts lack '" + std::string(key) + "'");
   return value->as_string();
 }
 
@@ -46,11 +47,13 @@ Result<ExportSource> ExportSource::Open(FileSystem& file_system, const std::stri
   DRAFTMILL_RETURN_IF_ERROR(source.ReadState());
   DRAFTMILL_ASSIGN_OR_RETURN(source.vocab_, ReadVocab(file_system, work_folder));
   Result<FinalNorm> norm = ReadFinalNorm(file_system, work_folder);
-  if (!norm.ok()) return norm.status().code() == StatusCode::kNotFound ? Result<ExportSource>(std::move(source)) : norm.status();
+  if (!norm.ok())
+    return norm.status().code() == StatusCode::kNotFound ? Result<ExportSource>(std::move(source)) : norm.status();
   const bool fits = norm->model_fingerprint == source.model_fingerprint_ &&
                     static_cast<std::int64_t>(norm->weight.size()) == source.hidden_size_;
   if (!fits) {
-    return Corrupt(FinalNormPath(work_folder) + ": it is the norm of another model. Remove the file and give `draftmill run` again, which "
+    return Corrupt(FinalNormPath(work_folder) +
+                   ": it is the norm of another model. Remove the file and give `draftmill run` again, which "
                    "writes the right one");
   }
   source.final_norm_ = std::move(norm).value();
@@ -60,7 +63,8 @@ Result<ExportSource> ExportSource::Open(FileSystem& file_system, const std::stri
 Status ExportSource::ReadFacts(const Manifest& manifest) {
   const json::Value* model = manifest.facts.Find("model");
   const json::Value* layers = manifest.facts.Find("layers");
-  if (model == nullptr || layers == nullptr || !layers->is_array()) return Corrupt("manifest.json: its facts lack model or layers");
+  if (model == nullptr || layers == nullptr || !layers->is_array())
+    return Corrupt("manifest.json: its facts lack model or layers");
   for (const json::Value& layer : layers->as_array()) {
     if (!layer.is_integer()) return Corrupt("manifest.json: its layers are no numbers");
     layers_.push_back(static_cast<std::int32_t>(layer.as_integer()));
@@ -99,7 +103,8 @@ Status ExportSource::CheckSelection(const Selection& selection) const {
     if (exists) continue;
     std::string known;
     for (const std::string& name : source_names_) known += (known.empty() ? "" : ", ") + name;
-    return InvalidConfig("--select source=" + wanted + ": the run has no such source; it has " + known + ". Nothing was written");
+    return InvalidConfig("--select source=" + wanted + ": the run has no such source; it has " + known +
+                         ". Nothing was written");
   }
   return OkStatus();
 }
@@ -119,21 +124,28 @@ Result<std::vector<ExportRow>> ExportSource::RowsOf(std::int64_t chunk, const Se
     DRAFTMILL_ASSIGN_OR_RETURN(shards, state.Shards(chunk));
   }
   const auto source_of = [&samples](const SampleKey& key) {
-    const auto found = std::lower_bound(samples.begin(), samples.end(), key, [](const SampleRecord& sample, const SampleKey& k) {
-      return SampleKey{sample.sample_id, static_cast<std::int32_t>(sample.variant)} < k;
-    });
+    const auto found =
+        std::lower_bound(samples.begin(), samples.end(), key, [](const SampleRecord& sample, const SampleKey& k) {
+          return SampleKey{sample.sample_id, static_cast<std::int32_t>(sample.variant)} < k;
+        });
     return found == samples.end() ? std::int64_t{-1} : found->source;
   };
   std::vector<ExportRow> rows;
   for (const ShardRecord& shard : shards) {
-    DRAFTMILL_ASSIGN_OR_RETURN(const ShardReader reader, ShardReader::Open(*file_system_, JoinPath(work_folder_, shard.file)));
+    DRAFTMILL_ASSIGN_OR_RETURN(const ShardReader reader,
+                               ShardReader::Open(*file_system_, JoinPath(work_folder_, shard.file)));
     const ShardContents& contents = reader.contents();
     for (std::int64_t place = 0; place < contents.samples(); ++place) {
       const auto i = static_cast<std::size_t>(place);
       const SampleKey key = contents.key(place);
       if (contents.sample_state[i] != 0 || !selection.TakesSample(key.sample_id)) continue;
-      ExportRow row{.split = selection.SideOf(contents.content_hash[i]), .key = key, .chunk = chunk, .shard = shard.shard,
-                    .place = place, .tokens = contents.cu_seqlens[i + 1] - contents.cu_seqlens[i], .source = source_of(key)};
+      ExportRow row{.split = selection.SideOf(contents.content_hash[i]),
+                    .key = key,
+                    .chunk = chunk,
+                    .shard = shard.shard,
+                    .place = place,
+                    .tokens = contents.cu_seqlens[i + 1] - contents.cu_seqlens[i],
+                    .source = source_of(key)};
       if (selection.only && row.split != *selection.only) continue;
       if (TakesSource(selection, row.source)) rows.push_back(row);
     }
@@ -145,7 +157,8 @@ Result<std::vector<ExportRow>> ExportSource::RowsOf(std::int64_t chunk, const Se
 Status ExportSource::CheckUnchanged() const {
   const Result<std::string> text = file_system_->ReadAll(ManifestPath(work_folder_));
   if (text.ok() && DigestOf(*text) == manifest_digest_) return OkStatus();
-  return Conflict("the run in " + work_folder_ + " was changed while it was exported. What was written stays unpublished: export "
+  return Conflict("the run in " + work_folder_ +
+                  " was changed while it was exported. What was written stays unpublished: export "
                   "again when the run is finished");
 }
 

@@ -12,7 +12,8 @@ namespace draftmill {
 namespace {
 
 TEST(SelectionTest, ReadsEveryKindOfTerm) {
-  const Result<Selection> selection = ParseSelection({"source=a.jsonl", "source=b.jsonl", "samples=3-5", "eval=0.25", "split=eval"});
+  const Result<Selection> selection =
+      ParseSelection({"source=a.jsonl", "source=b.jsonl", "samples=3-5", "eval=0.25", "split=eval"});
   ASSERT_TRUE(selection.ok()) << selection.status().ToString();
   EXPECT_EQ(selection->sources.size(), 2U);
   EXPECT_TRUE(selection->TakesSample(3) && selection->TakesSample(5));
@@ -21,7 +22,8 @@ TEST(SelectionTest, ReadsEveryKindOfTerm) {
 }
 
 TEST(SelectionTest, RefusesWhatItDoesNotUnderstand) {
-  for (const char* term : {"", "eval=1", "eval=0", "eval=x", "samples=5", "samples=5-3", "samples=a-b", "split=both", "source=", "rows=1-2"}) {
+  for (const char* term : {"", "eval=1", "eval=0", "eval=x", "samples=5", "samples=5-3", "samples=a-b", "split=both",
+                           "source=", "rows=1-2"}) {
     EXPECT_EQ(ParseSelection({term}).status().code(), StatusCode::kInvalidConfig) << term;
   }
   EXPECT_EQ(ParseSelection({"split=train"}).status().code(), StatusCode::kInvalidConfig);
@@ -43,7 +45,8 @@ TEST(SelectionTest, SplitsByTheFirstEightBytesOfTheHash) {
 TEST(Sha1Test, GivesTheDigestsOfTheStandard) {
   EXPECT_EQ(Sha1Hex("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
   EXPECT_EQ(Sha1Hex(""), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
-  EXPECT_EQ(Sha1Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
+  EXPECT_EQ(Sha1Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
 }
 
 /// One row of bf16 values through the norm.
@@ -58,7 +61,11 @@ std::vector<float> Normed(const FinalNorm& norm, const std::vector<float>& row) 
 
 TEST(PostNormTest, RoundsWhereTheModelRounds) {
   const std::vector<float> row = {3.0F, -1.0F, 0.5F, 2.0F};
-  const FinalNorm hf{.weight = {1.01171875F, 0.3F, 2.0F, -1.0F}, .epsilon = 1e-5, .adds_one = false, .rounding = "hf", .model_fingerprint = ""};
+  const FinalNorm hf{.weight = {1.01171875F, 0.3F, 2.0F, -1.0F},
+                     .epsilon = 1e-5,
+                     .adds_one = false,
+                     .rounding = "hf",
+                     .model_fingerprint = ""};
   const float inverse = 1.0F / std::sqrt(static_cast<float>((9.0 + 1.0 + 0.25 + 4.0) / 4) + 1e-5F);
   const std::vector<float> values = Normed(hf, row);
   for (std::size_t i = 0; i < row.size(); ++i) {

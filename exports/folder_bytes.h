@@ -12,6 +12,7 @@ namespace draftmill {
 
 /// Bytes of all files below the folder, except those entries of the folder itself that are named in `skipped`. Reads names
 /// and sizes alone. Errors: those of the file system.
-Result<std::int64_t> BytesOfFolder(FileSystem& files, const std::string& folder, const std::set<std::string>& skipped = {});
+Result<std::int64_t> BytesOfFolder(FileSystem& files, const std::string& folder,
+                                   const std::set<std::string>& skipped = {});
 
 }  // namespace draftmill

@@ -16,8 +16,10 @@ class JsonlFormat final : public ExportFormat {
 
   Status Check() const override {
     if (context_.token_bytes) return OkStatus();
-    return Unsupported("jsonl writes the text of each sample, and the model's tokenizer could not be loaded. Nothing was written. Put the "
-                       "model's folder where `model.path` of the run says");
+    return Unsupported(
+        "jsonl writes the text of each sample, and the model's tokenizer could not be loaded. Nothing was written. Put "
+        "the "
+        "model's folder where `model.path` of the run says");
   }
 
   std::optional<SampleFile> FileOf(const ExportRow&) const override { return std::nullopt; }
@@ -69,6 +71,8 @@ class JsonlFormat final : public ExportFormat {
 
 }  // namespace
 
-std::unique_ptr<ExportFormat> MakeJsonlFormat(FormatContext context) { return std::make_unique<JsonlFormat>(std::move(context)); }
+std::unique_ptr<ExportFormat> MakeJsonlFormat(FormatContext context) {
+  return std::make_unique<JsonlFormat>(std::move(context));
+}
 
 }  // namespace draftmill

@@ -31,7 +31,8 @@ class ModeloptFormat final : public ExportFormat {
     file.entries.push_back({.name = "hidden_states",
                             .part = PartOf::kStates,
                             .states = {.slots = {FinalSlot(*context_.source)}, .post_norm = true}});
-    file.entries.push_back({.name = "aux_hidden_states", .part = PartOf::kStates, .states = {.slots = AuxSlots(*context_.source)}});
+    file.entries.push_back(
+        {.name = "aux_hidden_states", .part = PartOf::kStates, .states = {.slots = AuxSlots(*context_.source)}});
     file.entries.push_back({.name = "loss_mask", .part = PartOf::kLossMask});
     file.entries.push_back({.name = "conversation_id", .constant = torch_archive::Value(id)});
     file.entries.push_back({.name = "hidden_states_prenorm", .constant = torch_archive::Value(false)});
@@ -42,7 +43,8 @@ class ModeloptFormat final : public ExportFormat {
     const VocabMap& vocab = context_.source->vocab();
     if (!vocab.exists) return OkStatus();
     const torch_archive::Tensor d2t{safetensors::Dtype::kI64, {static_cast<std::int64_t>(vocab.d2t.size())}};
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::string archive, torch_archive::BuildArchive(d2t, {std::as_bytes(std::span(vocab.d2t))}));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::string archive,
+                               torch_archive::BuildArchive(d2t, {std::as_bytes(std::span(vocab.d2t))}));
     return files.Write("d2t.pt", archive);
   }
   Status AddRow(const ExportRow&, const RowTokens&) override { return OkStatus(); }
@@ -51,13 +53,15 @@ class ModeloptFormat final : public ExportFormat {
   std::vector<std::string> Advice(const std::string& folder, const ExportCounts& counts) const override {
     std::vector<std::string> lines = {"data.offline_data_path: " + folder + "/train"};
     if (counts.eval_samples > 0) lines.push_back("the eval side is in " + folder + "/eval");
-    lines.push_back("answer_only_loss: true (without it ModelOpt trains on every token and leaves the stored mask aside)");
+    lines.push_back(
+        "answer_only_loss: true (without it ModelOpt trains on every token and leaves the stored mask aside)");
     if (context_.source->vocab().exists) {
       lines.push_back("data.draft_vocab_cache: " + folder + "/d2t.pt, and draft_vocab_size: " +
                       std::to_string(context_.source->vocab().d2t.size()) + " in eagle_architecture_config");
     }
     if (!HasDefaultAuxLayers(*context_.source)) {
-      lines.push_back("eagle_aux_hidden_state_layer_ids: " + AuxLayerList(*context_.source, -1) + " (outputs of layers)");
+      lines.push_back("eagle_aux_hidden_state_layer_ids: " + AuxLayerList(*context_.source, -1) +
+                      " (outputs of layers)");
     }
     lines.push_back("training_seq_len: at least the longest sample; ModelOpt cuts what is longer");
     return lines;

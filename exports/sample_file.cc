@@ -57,7 +57,8 @@ torch_archive::Tensor FormOf(const SampleEntry& entry, std::int64_t tokens, std:
 class FileLayout {
  public:
   static Result<FileLayout> Of(const SampleFile& file, std::int64_t tokens, std::int64_t hidden_size) {
-    return file.container == Container::kTorch ? OfTorch(file, tokens, hidden_size) : OfSafetensors(file, tokens, hidden_size);
+    return file.container == Container::kTorch ? OfTorch(file, tokens, hidden_size)
+                                               : OfSafetensors(file, tokens, hidden_size);
   }
 
   std::int64_t file_bytes() const { return torch_ ? torch_->file_bytes() : safetensors_.header.file_bytes(); }
@@ -87,7 +88,8 @@ class FileLayout {
       specs.push_back({entry.name, form.dtype, std::move(form.shape)});
     }
     FileLayout layout;
-    DRAFTMILL_ASSIGN_OR_RETURN(layout.safetensors_, safetensors::BuildHeader(specs, {{"format", "pt"}}, kTensorAlignment));
+    DRAFTMILL_ASSIGN_OR_RETURN(layout.safetensors_,
+                               safetensors::BuildHeader(specs, {{"format", "pt"}}, kTensorAlignment));
     return layout;
   }
 
@@ -129,7 +131,8 @@ Status WriteAsInt64(std::span<const T> values, TensorStream& stream) {
 /// The states of one sample on their way from the shard into the tensors of one file.
 class StatesPass {
  public:
-  StatesPass(const SourceSample& sample, const PostNorm* norm) : sample_(sample), contents_(sample.shard->contents()), norm_(norm) {}
+  StatesPass(const SourceSample& sample, const PostNorm* norm)
+      : sample_(sample), contents_(sample.shard->contents()), norm_(norm) {}
 
   Status Run(const std::vector<std::pair<const StatesForm*, TensorStream*>>& outputs) {
     const auto i = static_cast<std::size_t>(sample_.place);
@@ -149,8 +152,9 @@ class StatesPass {
     }
     if (hash.Digest64() == contents_.checksum[i]) return OkStatus();
     const SampleKey key = contents_.key(sample_.place);
-    return Corrupt(sample_.shard_path + ": sample " + std::to_string(key.sample_id) + "/" + std::to_string(key.variant) +
-                   " does not match its checksum. `draftmill verify --repair` marks it as work, and the next run makes it again");
+    return Corrupt(
+        sample_.shard_path + ": sample " + std::to_string(key.sample_id) + "/" + std::to_string(key.variant) +
+        " does not match its checksum. `draftmill verify --repair` marks it as work, and the next run makes it again");
   }
 
  private:
@@ -190,9 +194,11 @@ Status WriteTensors(const SampleFile& file, const SourceSample& sample, const Po
       DRAFTMILL_CHECK(!entry.states.post_norm || norm != nullptr, "a norm for post-norm states");
       outputs.emplace_back(&entry.states, &stream);
     } else if (entry.part == PartOf::kInputIds) {
-      DRAFTMILL_RETURN_IF_ERROR(WriteAsInt64(std::span<const std::int32_t>(contents.input_ids).subspan(begin, tokens), stream));
+      DRAFTMILL_RETURN_IF_ERROR(
+          WriteAsInt64(std::span<const std::int32_t>(contents.input_ids).subspan(begin, tokens), stream));
     } else {
-      DRAFTMILL_RETURN_IF_ERROR(WriteAsInt64(std::span<const std::uint8_t>(contents.loss_mask).subspan(begin, tokens), stream));
+      DRAFTMILL_RETURN_IF_ERROR(
+          WriteAsInt64(std::span<const std::uint8_t>(contents.loss_mask).subspan(begin, tokens), stream));
     }
   }
   return StatesPass(sample, norm).Run(outputs);
@@ -210,9 +216,9 @@ Status WriteSampleFile(FileSystem& file_system, const std::string& folder, const
   const ShardContents& contents = sample.shard->contents();
   const auto i = static_cast<std::size_t>(sample.place);
   const std::int64_t tokens = contents.cu_seqlens[i + 1] - contents.cu_seqlens[i];
-  const SampleFile file =
-      WithTexts(described, std::span(contents.loss_mask).subspan(static_cast<std::size_t>(contents.cu_seqlens[i]),
-                                                                 static_cast<std::size_t>(tokens)));
+  const SampleFile file = WithTexts(
+      described, std::span(contents.loss_mask)
+                     .subspan(static_cast<std::size_t>(contents.cu_seqlens[i]), static_cast<std::size_t>(tokens)));
   DRAFTMILL_ASSIGN_OR_RETURN(const FileLayout layout, FileLayout::Of(file, tokens, contents.hidden_size));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> out,
                              file_system.OpenForWriting(JoinPath(folder, file.path), OpenMode::kCreate));

@@ -34,8 +34,8 @@ enum class PartOf : std::uint8_t { kInputIds, kLossMask, kStates, kPackedMask };
 struct StatesForm {
   std::vector<std::int64_t> slots;  ///< of the second extent of hidden_states
   bool post_norm = false;
-  bool flat = true;                 ///< [T, slots * H]; else [T, slots, H]
-  bool batch_extent = false;        ///< with a first extent of 1
+  bool flat = true;           ///< [T, slots * H]; else [T, slots, H]
+  bool batch_extent = false;  ///< with a first extent of 1
 };
 
 /// A member of the file: a part of the sample (ids and mask as int64 [T], states as bf16), or a constant.
@@ -63,7 +63,7 @@ struct SourceSample {
 Result<std::int64_t> SampleFileBytes(const SampleFile& file, std::int64_t tokens, std::int64_t hidden_size);
 
 /// `norm` may be null where no entry asks for post-norm states.
-Status WriteSampleFile(FileSystem& file_system, const std::string& folder, const SampleFile& file, const SourceSample& sample,
-                       const PostNorm* norm);
+Status WriteSampleFile(FileSystem& file_system, const std::string& folder, const SampleFile& file,
+                       const SourceSample& sample, const PostNorm* norm);
 
 }  // namespace draftmill

@@ -30,14 +30,16 @@ Status ParseRange(const std::string& term, std::string_view value, Selection& se
 Status ParseTerm(const std::string& term, Selection& selection) {
   const std::size_t equals = term.find('=');
   const std::string_view key = std::string_view(term).substr(0, equals);
-  const std::string_view value = equals == std::string::npos ? std::string_view() : std::string_view(term).substr(equals + 1);
+  const std::string_view value =
+      equals == std::string::npos ? std::string_view() : std::string_view(term).substr(equals + 1);
   if (key == "samples") return ParseRange(term, value, selection);
   if (key == "source" && !value.empty()) {
     selection.sources.emplace_back(value);
     return OkStatus();
   }
   if (key == "eval") {
-    const bool is_fraction = ParseWhole(value, selection.eval_fraction) && selection.eval_fraction > 0 && selection.eval_fraction < 1;
+    const bool is_fraction =
+        ParseWhole(value, selection.eval_fraction) && selection.eval_fraction > 0 && selection.eval_fraction < 1;
     return is_fraction ? OkStatus() : AboutTerm(term, "eval=FRACTION between 0 and 1, e.g. eval=0.05");
   }
   if (key == "split" && (value == "train" || value == "eval")) {
@@ -69,8 +71,9 @@ Result<Selection> ParseSelection(const std::vector<std::string>& terms) {
   Selection selection;
   for (const std::string& term : terms) DRAFTMILL_RETURN_IF_ERROR(ParseTerm(term, selection));
   if (selection.only && selection.eval_fraction <= 0) {
-    return InvalidConfig("--select split=" + std::string(SplitName(*selection.only)) +
-                         " needs eval=FRACTION beside it, which says how the conversations are split. Nothing was written");
+    return InvalidConfig(
+        "--select split=" + std::string(SplitName(*selection.only)) +
+        " needs eval=FRACTION beside it, which says how the conversations are split. Nothing was written");
   }
   return selection;
 }

@@ -28,10 +28,10 @@ enum class Split : std::uint8_t { kTrain, kEval };
 std::string_view SplitName(Split split);
 
 struct Selection {
-  std::vector<std::string> sources{};                             ///< as the run names them; empty: all
-  std::vector<std::pair<std::int64_t, std::int64_t>> samples;     ///< sample_id from, to (both taken); empty: all
-  double eval_fraction = 0;                                       ///< 0: everything is train
-  std::optional<Split> only;                                      ///< one side alone
+  std::vector<std::string> sources{};                          ///< as the run names them; empty: all
+  std::vector<std::pair<std::int64_t, std::int64_t>> samples;  ///< sample_id from, to (both taken); empty: all
+  double eval_fraction = 0;                                    ///< 0: everything is train
+  std::optional<Split> only;                                   ///< one side alone
 
   bool splits() const { return eval_fraction > 0 && !only; }
   bool TakesSample(std::int64_t sample_id) const;

@@ -14,7 +14,8 @@ using Digest = std::array<std::uint32_t, 5>;
 void MixBlock(std::string_view block, Digest& digest) {
   std::array<std::uint32_t, 80> words{};
   for (std::size_t i = 0; i < 64; ++i) words[i / 4] = (words[i / 4] << 8) | static_cast<unsigned char>(block[i]);
-  for (std::size_t i = 16; i < 80; ++i) words[i] = std::rotl(words[i - 3] ^ words[i - 8] ^ words[i - 14] ^ words[i - 16], 1);
+  for (std::size_t i = 16; i < 80; ++i)
+    words[i] = std::rotl(words[i - 3] ^ words[i - 8] ^ words[i - 14] ^ words[i - 16], 1);
   auto [a, b, c, d, e] = digest;
   for (std::size_t i = 0; i < 80; ++i) {
     std::uint32_t mixed = 0;
@@ -47,7 +48,8 @@ std::string Sha1Hex(std::string_view text) {
   const std::uint64_t bits = std::uint64_t{text.size()} * 8;
   for (int shift = 56; shift >= 0; shift -= 8) padded += static_cast<char>((bits >> shift) & 0xFFU);
   Digest digest = {0x67452301U, 0xEFCDAB89U, 0x98BADCFEU, 0x10325476U, 0xC3D2E1F0U};
-  for (std::size_t first = 0; first < padded.size(); first += 64) MixBlock(std::string_view(padded).substr(first, 64), digest);
+  for (std::size_t first = 0; first < padded.size(); first += 64)
+    MixBlock(std::string_view(padded).substr(first, 64), digest);
   std::string hex;
   for (const std::uint32_t word : digest) hex += fmt::format("{:08x}", word);
   return hex;

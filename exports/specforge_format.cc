@@ -26,13 +26,14 @@ class SpecforgeFormat final : public ExportFormat {
   std::optional<SampleFile> FileOf(const ExportRow& row) const override {
     const std::int64_t group = row.index / kFilesInFolder * kFilesInFolder;
     const std::string side = context_.selection->splits() ? std::string(SplitName(row.split)) + "/" : "";
-    SampleFile file{.path = side + "rows_" + std::to_string(group) + "-" + std::to_string(group + kFilesInFolder) + "/data_" +
-                            std::to_string(row.index) + ".ckpt"};
+    SampleFile file{.path = side + "rows_" + std::to_string(group) + "-" + std::to_string(group + kFilesInFolder) +
+                            "/data_" + std::to_string(row.index) + ".ckpt"};
     file.entries.push_back({.name = "input_ids", .part = PartOf::kInputIds});
     file.entries.push_back({.name = "loss_mask", .part = PartOf::kLossMask});
-    file.entries.push_back({.name = "hidden_state",
-                            .part = PartOf::kStates,
-                            .states = {.slots = {FinalSlot(*context_.source)}, .post_norm = true, .batch_extent = true}});
+    file.entries.push_back(
+        {.name = "hidden_state",
+         .part = PartOf::kStates,
+         .states = {.slots = {FinalSlot(*context_.source)}, .post_norm = true, .batch_extent = true}});
     file.entries.push_back({.name = "aux_hidden_state",
                             .part = PartOf::kStates,
                             .states = {.slots = AuxSlots(*context_.source), .batch_extent = true}});
@@ -52,14 +53,19 @@ class SpecforgeFormat final : public ExportFormat {
     std::vector<std::string> lines = {"data.hidden_states_path: " + folder + (splits ? "/train" : "")};
     if (splits) lines.push_back("data.eval_hidden_states_path: " + folder + "/eval");
     if (context_.source->vocab().exists) {
-      lines.push_back("model.vocab_mapping_path: " + folder + "/vocab_mapping/vocab_mapping.pt (without it SpecForge counts a map of its own)");
-      lines.push_back("draft_vocab_size of the drafter's configuration: " + std::to_string(context_.source->vocab().d2t.size()));
+      lines.push_back("model.vocab_mapping_path: " + folder +
+                      "/vocab_mapping/vocab_mapping.pt (without it SpecForge counts a map of its own)");
+      lines.push_back("draft_vocab_size of the drafter's configuration: " +
+                      std::to_string(context_.source->vocab().d2t.size()));
     }
     if (!HasDefaultAuxLayers(*context_.source)) {
-      lines.push_back("model.aux_hidden_state_layer_ids: " + AuxLayerList(*context_.source, -1) + " (outputs of layers)");
+      lines.push_back("model.aux_hidden_state_layer_ids: " + AuxLayerList(*context_.source, -1) +
+                      " (outputs of layers)");
     }
     lines.push_back("data.max_length: at least the longest sample; SpecForge cuts what is longer");
-    lines.push_back("the model folder needs a model.safetensors.index.json; with tied embeddings model.lm_head_key: model.embed_tokens.weight");
+    lines.push_back(
+        "the model folder needs a model.safetensors.index.json; with tied embeddings model.lm_head_key: "
+        "model.embed_tokens.weight");
     lines.push_back("files are taken in the order of their paths as text: data_10 before data_2");
     return lines;
   }

@@ -32,7 +32,9 @@ class SpeculatorsFormat final : public ExportFormat {
  public:
   explicit SpeculatorsFormat(FormatContext context)
       : context_(std::move(context)),
-        stream_({{"input_ids", ArrowType::kInt64List}, {"loss_mask", ArrowType::kInt64List}, {"seq_len", ArrowType::kInt64}},
+        stream_({{"input_ids", ArrowType::kInt64List},
+                 {"loss_mask", ArrowType::kInt64List},
+                 {"seq_len", ArrowType::kInt64}},
                 {{"huggingface", json::Write(json::Object{{"info", json::Object{{"features", Features()}}}})}}) {}
 
   int version() const override { return 1; }
@@ -42,18 +44,22 @@ class SpeculatorsFormat final : public ExportFormat {
     const auto& norm = context_.source->final_norm();
     if (!norm) return CheckPostNorm(*context_.source, "speculators");
     if (norm->adds_one) {
-      return Unsupported("speculators takes states before the final norm and norms them itself with `weight`, but this model is a Gemma: "
-                         "its norm multiplies with 1 + weight. Every target distribution would be wrong. Nothing was written; the "
-                         "formats specforge, modelopt and torchspec hold the state after the right norm");
+      return Unsupported(
+          "speculators takes states before the final norm and norms them itself with `weight`, but this model is a "
+          "Gemma: "
+          "its norm multiplies with 1 + weight. Every target distribution would be wrong. Nothing was written; the "
+          "formats specforge, modelopt and torchspec hold the state after the right norm");
     }
     return OkStatus();
   }
 
   std::optional<SampleFile> FileOf(const ExportRow& row) const override {
-    SampleFile file{.path = "hidden_states/hs_" + std::to_string(row.row) + ".safetensors", .container = Container::kSafetensors};
+    SampleFile file{.path = "hidden_states/hs_" + std::to_string(row.row) + ".safetensors",
+                    .container = Container::kSafetensors};
     std::vector<std::int64_t> slots = AuxSlots(*context_.source);
     slots.push_back(FinalSlot(*context_.source));
-    file.entries.push_back({.name = "hidden_states", .part = PartOf::kStates, .states = {.slots = std::move(slots), .flat = false}});
+    file.entries.push_back(
+        {.name = "hidden_states", .part = PartOf::kStates, .states = {.slots = std::move(slots), .flat = false}});
     file.entries.push_back({.name = "token_ids", .part = PartOf::kInputIds});
     return file;
   }
@@ -89,16 +95,19 @@ class SpeculatorsFormat final : public ExportFormat {
     if (counts.eval_samples > 0) {
       // The trainer cuts at int(rows * ratio).
       const double ratio = (static_cast<double>(counts.train_samples) + 0.5) / static_cast<double>(counts.samples);
-      lines.push_back("--train-data-ratio " + json::PythonRepr(ratio) + " (the first " + std::to_string(counts.train_samples) + " rows train)");
+      lines.push_back("--train-data-ratio " + json::PythonRepr(ratio) + " (the first " +
+                      std::to_string(counts.train_samples) + " rows train)");
     }
     if (context_.source->vocab().exists) {
-      lines.push_back("--draft-vocab-size " + std::to_string(context_.source->vocab().d2t.size()) + " (d2t and t2d are found by this number)");
+      lines.push_back("--draft-vocab-size " + std::to_string(context_.source->vocab().d2t.size()) +
+                      " (d2t and t2d are found by this number)");
     }
     lines.push_back("--on-missing raise");
     if (!HasDefaultAuxLayers(*context_.source)) {
       lines.push_back("--target-layer-ids " + AuxLayerList(*context_.source, 0) + " (inputs of layers)");
     }
-    lines.push_back("--total-seq-len: at least the longest sample; on a CPU draft_attn_impl=sdpa and loss_implementation=eager");
+    lines.push_back(
+        "--total-seq-len: at least the longest sample; on a CPU draft_attn_impl=sdpa and loss_implementation=eager");
     return lines;
   }
 
@@ -119,7 +128,8 @@ class SpeculatorsFormat final : public ExportFormat {
 
   Status WriteDescriptions() {
     json::Array data_files;
-    for (std::int64_t table = 0; table < tables_; ++table) data_files.emplace_back(json::Object{{"filename", TableName(table)}});
+    for (std::int64_t table = 0; table < tables_; ++table)
+      data_files.emplace_back(json::Object{{"filename", TableName(table)}});
     const json::Value state = json::Object{{"_data_files", std::move(data_files)},
                                            {"_fingerprint", context_.source->manifest_digest().substr(0, 16)},
                                            {"_format_columns", nullptr},
@@ -146,8 +156,9 @@ class SpeculatorsFormat final : public ExportFormat {
   }
   Status FlushBatch() {
     if (seq_len_.empty()) return OkStatus();
-    DRAFTMILL_RETURN_IF_ERROR(table_->Append(stream_.Batch(
-        {ArrowColumn::Lists(offsets_, input_ids_), ArrowColumn::Lists(offsets_, loss_mask_), ArrowColumn::Numbers(seq_len_)})));
+    DRAFTMILL_RETURN_IF_ERROR(
+        table_->Append(stream_.Batch({ArrowColumn::Lists(offsets_, input_ids_),
+                                      ArrowColumn::Lists(offsets_, loss_mask_), ArrowColumn::Numbers(seq_len_)})));
     input_ids_.clear();
     loss_mask_.clear();
     seq_len_.clear();

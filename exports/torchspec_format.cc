@@ -31,7 +31,8 @@ class TorchspecFormat final : public ExportFormat {
   std::optional<SampleFile> FileOf(const ExportRow& row) const override {
     SampleFile file{.path = SamplePath(row.key)};
     file.entries.push_back({.name = "input_ids", .part = PartOf::kInputIds});
-    file.entries.push_back({.name = "hidden_states", .part = PartOf::kStates, .states = {.slots = AuxSlots(*context_.source)}});
+    file.entries.push_back(
+        {.name = "hidden_states", .part = PartOf::kStates, .states = {.slots = AuxSlots(*context_.source)}});
     file.entries.push_back({.name = "last_hidden_states",
                             .part = PartOf::kStates,
                             .states = {.slots = {FinalSlot(*context_.source)}, .post_norm = true}});
@@ -42,7 +43,8 @@ class TorchspecFormat final : public ExportFormat {
   }
 
   Status Begin(OutputFiles& files, const ExportCounts&) override {
-    DRAFTMILL_RETURN_IF_ERROR(files.Write("dataset.json", "{\n  \"version\": 1,\n  \"last_hidden_states_prenorm\": false\n}\n"));
+    DRAFTMILL_RETURN_IF_ERROR(
+        files.Write("dataset.json", "{\n  \"version\": 1,\n  \"last_hidden_states_prenorm\": false\n}\n"));
     if (context_.source->vocab().exists) {
       DRAFTMILL_ASSIGN_OR_RETURN(const std::string archive, VocabMappingArchive(context_.source->vocab()));
       DRAFTMILL_RETURN_IF_ERROR(files.Write("vocab_mapping.pt", archive));
@@ -52,17 +54,19 @@ class TorchspecFormat final : public ExportFormat {
   }
 
   Status AddRow(const ExportRow& row, const RowTokens&) override {
-    const json::Value line = json::Object{{"split", SplitName(row.split)}, {"data_id", DataId(row.key)}, {"file", SamplePath(row.key)}};
+    const json::Value line =
+        json::Object{{"split", SplitName(row.split)}, {"data_id", DataId(row.key)}, {"file", SamplePath(row.key)}};
     return manifest_->Append(json::Write(line) + "\n");
   }
   Status Finish() override { return manifest_->Close(); }
 
   std::vector<std::string> Advice(const std::string& folder, const ExportCounts&) const override {
-    std::vector<std::string> lines = {"inference.inference_engine_type: offline", "inference.offline.data_path: " + folder,
-                                      "inference.offline.num_engines: 1"};
+    std::vector<std::string> lines = {"inference.inference_engine_type: offline",
+                                      "inference.offline.data_path: " + folder, "inference.offline.num_engines: 1"};
     if (context_.source->vocab().exists) {
-      lines.push_back("draft_vocab_size of the drafter's configuration: " + std::to_string(context_.source->vocab().d2t.size()) +
-                      "; vocab_mapping.pt is found in the folder");
+      lines.push_back(
+          "draft_vocab_size of the drafter's configuration: " + std::to_string(context_.source->vocab().d2t.size()) +
+          "; vocab_mapping.pt is found in the folder");
     }
     if (!HasDefaultAuxLayers(*context_.source)) {
       lines.push_back("aux_hidden_states_layers: " + AuxLayerList(*context_.source, -1) + " (outputs of layers)");

@@ -37,8 +37,8 @@ std::string Message(FlatBuffer& buffer, FlatBuffer::Place header, std::uint64_t 
   return message + metadata + body;
 }
 
-FlatBuffer::Place FieldTable(FlatBuffer& buffer, const std::string& name, std::uint64_t type_number, FlatBuffer::Place type,
-                             const std::vector<FlatBuffer::Place>& children) {
+FlatBuffer::Place FieldTable(FlatBuffer& buffer, const std::string& name, std::uint64_t type_number,
+                             FlatBuffer::Place type, const std::vector<FlatBuffer::Place>& children) {
   const FlatBuffer::Place name_place = buffer.Text(name);
   const FlatBuffer::Place children_place = buffer.Vector(children);
   buffer.BeginTable();

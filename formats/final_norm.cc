@@ -52,7 +52,8 @@ Result<FinalNorm> ReadFinalNorm(FileSystem& file_system, const std::string& work
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string epsilon, file.RequireMetadata("epsilon"));
   DRAFTMILL_ASSIGN_OR_RETURN(norm.epsilon, NumberOf(epsilon, path));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string kind, file.RequireMetadata("kind"));
-  if (kind != "w" && kind != "1+w") return Unsupported(path + ": a norm of kind '" + kind + "'; a later draftmill may know it");
+  if (kind != "w" && kind != "1+w")
+    return Unsupported(path + ": a norm of kind '" + kind + "'; a later draftmill may know it");
   norm.adds_one = kind == "1+w";
   DRAFTMILL_ASSIGN_OR_RETURN(norm.rounding, file.RequireMetadata("rounding"));
   if (norm.rounding != "hf" && norm.rounding != "fused") {
@@ -61,7 +62,8 @@ Result<FinalNorm> ReadFinalNorm(FileSystem& file_system, const std::string& work
   DRAFTMILL_ASSIGN_OR_RETURN(norm.model_fingerprint, file.RequireMetadata("model_fingerprint"));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string digest, file.RequireMetadata("weight_digest"));
   const safetensors::TensorInfo* weight = file.header().Find("weight");
-  if (weight == nullptr || weight->shape.size() != 1) return Corrupt(path + ": it lacks a tensor 'weight' of one extent");
+  if (weight == nullptr || weight->shape.size() != 1)
+    return Corrupt(path + ": it lacks a tensor 'weight' of one extent");
   DRAFTMILL_ASSIGN_OR_RETURN(norm.weight, file.Read<float>("weight", safetensors::Dtype::kF32, weight->shape));
   if (WeightDigest(norm) != digest) return Corrupt(path + ": the weight's digest is not the recorded one");
   return norm;

@@ -20,7 +20,7 @@
 namespace draftmill {
 
 struct FinalNorm {
-  std::vector<float> weight;      ///< [H] as stored in the checkpoint; exact for bfloat16, float16 and float32
+  std::vector<float> weight;  ///< [H] as stored in the checkpoint; exact for bfloat16, float16 and float32
   double epsilon = 0;
   bool adds_one = false;          ///< Gemma's 1 + w
   std::string rounding = "hf";    ///< hf: before and after the weight; fused: after it alone

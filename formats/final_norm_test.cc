@@ -8,7 +8,11 @@ namespace draftmill {
 namespace {
 
 FinalNorm ExampleNorm() {
-  return {.weight = {1.0F, 0.5F, -2.25F, 0x1.02p-3F}, .epsilon = 1e-5, .adds_one = true, .rounding = "fused", .model_fingerprint = "m1"};
+  return {.weight = {1.0F, 0.5F, -2.25F, 0x1.02p-3F},
+          .epsilon = 1e-5,
+          .adds_one = true,
+          .rounding = "fused",
+          .model_fingerprint = "m1"};
 }
 
 TEST(FinalNormTest, ReadsBackWhatItWrote) {

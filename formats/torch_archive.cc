@@ -88,7 +88,9 @@ Result<Layout> Layout::Of(const Value& value, std::int64_t zip64_from) {
   return layout;
 }
 
-std::int64_t Layout::Zip64ExtraBytes(std::int64_t bytes) const { return IsLarge(bytes) ? kExtraHeaderBytes + kZip64Bytes : 0; }
+std::int64_t Layout::Zip64ExtraBytes(std::int64_t bytes) const {
+  return IsLarge(bytes) ? kExtraHeaderBytes + kZip64Bytes : 0;
+}
 
 void Layout::Place(Record record) {
   record.header_offset = file_bytes_;
@@ -105,8 +107,8 @@ std::int64_t Layout::storage_bytes(std::size_t storage) const { return records_[
 
 std::string Layout::LocalHeader(const Record& record, std::uint64_t crc) const {
   const bool is_large = IsLarge(record.bytes);
-  const std::int64_t extra = record.data_offset - record.header_offset - kLocalHeaderBytes -
-                             static_cast<std::int64_t>(record.name.size());
+  const std::int64_t extra =
+      record.data_offset - record.header_offset - kLocalHeaderBytes - static_cast<std::int64_t>(record.name.size());
   const std::int64_t padding = extra - Zip64ExtraBytes(record.bytes) - kExtraHeaderBytes;
   Bytes header;
   header.Put("PK\x03\x04").Put(is_large ? kVersionZip64 : kVersionPlain, 2).Put(kUtf8NamesFlag, 2);
@@ -144,7 +146,10 @@ std::string Layout::EndOfDirectory() const {
     end.Put("PK\x06\x06").Put(std::uint64_t{44}, 8).Put(kVersionZip64, 2).Put(kVersionZip64, 2);
     end.Put(std::uint64_t{0}, 4).Put(std::uint64_t{0}, 4).Put(count, 8).Put(count, 8);
     end.Put(directory_bytes_, 8).Put(directory_offset_, 8);
-    end.Put("PK\x06\x07").Put(std::uint64_t{0}, 4).Put(directory_offset_ + directory_bytes_, 8).Put(std::uint64_t{1}, 4);
+    end.Put("PK\x06\x07")
+        .Put(std::uint64_t{0}, 4)
+        .Put(directory_offset_ + directory_bytes_, 8)
+        .Put(std::uint64_t{1}, 4);
   }
   end.Put("PK\x05\x06").Put(std::uint64_t{0}, 2).Put(std::uint64_t{0}, 2).Put(count, 2).Put(count, 2);
   end.Put(Clipped(directory_bytes_), 4).Put(Clipped(directory_offset_), 4).Put(std::uint64_t{0}, 2);
@@ -174,7 +179,8 @@ Result<std::string> BuildArchive(const Value& value, const std::vector<std::span
   std::vector<std::uint32_t> crc32;
   for (std::size_t i = 0; i < storages.size(); ++i) {
     DRAFTMILL_CHECK(static_cast<std::int64_t>(storages[i].size()) == layout.storage_bytes(i), "the bytes of a tensor");
-    const std::string_view bytes(reinterpret_cast<const char*>(storages[i].data()), storages[i].size());  // NOLINT: bytes as text
+    const std::string_view bytes(reinterpret_cast<const char*>(storages[i].data()),
+                                 storages[i].size());  // NOLINT: bytes as text
     file.replace(static_cast<std::size_t>(layout.storage_offset(i)), bytes.size(), bytes);
     crc32.push_back(Crc32(bytes));
   }

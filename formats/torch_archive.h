@@ -54,12 +54,12 @@ struct Dict {
 struct Value {
   std::variant<Tensor, std::string, bool, std::int64_t, Dict> data;
 
-  Value(Tensor tensor) : data(std::move(tensor)) {}              // NOLINT(google-explicit-constructor)
-  Value(std::string text) : data(std::move(text)) {}             // NOLINT(google-explicit-constructor)
-  Value(const char* text) : data(std::string(text)) {}           // NOLINT(google-explicit-constructor)
-  Value(bool flag) : data(flag) {}                               // NOLINT(google-explicit-constructor)
-  Value(std::int64_t number) : data(number) {}                   // NOLINT(google-explicit-constructor)
-  Value(Dict dict) : data(std::move(dict)) {}                    // NOLINT(google-explicit-constructor)
+  Value(Tensor tensor) : data(std::move(tensor)) {}     // NOLINT(google-explicit-constructor)
+  Value(std::string text) : data(std::move(text)) {}    // NOLINT(google-explicit-constructor)
+  Value(const char* text) : data(std::string(text)) {}  // NOLINT(google-explicit-constructor)
+  Value(bool flag) : data(flag) {}                      // NOLINT(google-explicit-constructor)
+  Value(std::int64_t number) : data(number) {}          // NOLINT(google-explicit-constructor)
+  Value(Dict dict) : data(std::move(dict)) {}           // NOLINT(google-explicit-constructor)
 };
 
 /// Bytes of the file and where they stand.
@@ -88,7 +88,7 @@ class Layout {
  private:
   struct Record {
     std::string name;
-    std::string content;     ///< empty for a storage
+    std::string content;  ///< empty for a storage
     std::int64_t bytes = 0;
     std::int64_t header_offset = 0;
     std::int64_t data_offset = 0;

@@ -14,7 +14,8 @@ using testing::HasSubstr;
 
 std::uint64_t NumberAt(std::string_view bytes, std::size_t at, int count) {
   std::uint64_t number = 0;
-  for (int i = count; i-- > 0;) number = (number << 8) | static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)]);
+  for (int i = count; i-- > 0;)
+    number = (number << 8) | static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)]);
   return number;
 }
 
@@ -25,9 +26,17 @@ TEST(TorchArchiveTest, PicklesAsTorchDoes) {
   const Result<std::string> file = BuildArchive(dict, {std::as_bytes(std::span(ids))});
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   const std::string pickle = std::string("\x80\x02}(X\x03\0\0\0ids", 12) + "ctorch._utils\n_rebuild_tensor_v2\n((" +
-                             std::string("X\x07\0\0\0storage", 12) + "ctorch\nLongStorage\n" + std::string("X\x01\0\0\0" "0", 6) +
-                             std::string("X\x03\0\0\0cpu", 8) + "K\x03tQ" + std::string("K\0K\x03\x85K\x01\x85\x89", 9) +
-                             "ccollections\nOrderedDict\n)RtR" + std::string("X\x04\0\0\0flag\x89X\x02\0\0\0idX\x03\0\0\0" "7-0u.", 26);
+                             std::string("X\x07\0\0\0storage", 12) + "ctorch\nLongStorage\n" +
+                             std::string(
+                                 "X\x01\0\0\0"
+                                 "0",
+                                 6) +
+                             std::string("X\x03\0\0\0cpu", 8) + "K\x03tQ" +
+                             std::string("K\0K\x03\x85K\x01\x85\x89", 9) + "ccollections\nOrderedDict\n)RtR" +
+                             std::string(
+                                 "X\x04\0\0\0flag\x89X\x02\0\0\0idX\x03\0\0\0"
+                                 "7-0u.",
+                                 26);
   EXPECT_THAT(*file, HasSubstr(pickle));
 }
 
@@ -40,11 +49,13 @@ TEST(TorchArchiveTest, EveryRecordIsAlignedAndHasItsChecksum) {
   std::size_t at = 0;
   std::vector<std::string> names;
   while (NumberAt(*file, at, 4) == 0x04034b50) {
-    const std::size_t name = NumberAt(*file, at + 26, 2), extra = NumberAt(*file, at + 28, 2), size = NumberAt(*file, at + 22, 4);
+    const std::size_t name = NumberAt(*file, at + 26, 2), extra = NumberAt(*file, at + 28, 2),
+                      size = NumberAt(*file, at + 22, 4);
     const std::size_t data = at + 30 + name + extra;
     names.push_back(file->substr(at + 30, name));
     EXPECT_EQ(data % 64, 0U) << names.back();
-    EXPECT_EQ(NumberAt(*file, at + 14, 4), ::crc32_z(0, reinterpret_cast<const Bytef*>(file->data() + data), size)) << names.back();
+    EXPECT_EQ(NumberAt(*file, at + 14, 4), ::crc32_z(0, reinterpret_cast<const Bytef*>(file->data() + data), size))
+        << names.back();
     at = data + size;
   }
   EXPECT_THAT(names, testing::ElementsAre("archive/data.pkl", "archive/byteorder", "archive/data/0", "archive/data/1",

@@ -86,10 +86,12 @@ class Pickler {
   Status PutTensor(const Tensor& tensor) {
     const std::string_view storage = StorageClass(tensor.dtype);
     if (storage.empty()) {
-      return InvalidInput("a torch archive cannot hold tensors of " + std::string(safetensors::DtypeName(tensor.dtype)));
+      return InvalidInput("a torch archive cannot hold tensors of " +
+                          std::string(safetensors::DtypeName(tensor.dtype)));
     }
     std::vector<std::int64_t> strides(tensor.shape.size(), 1);
-    for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(1, tensor.shape[i]);
+    for (std::size_t i = strides.size(); i-- > 1;)
+      strides[i - 1] = strides[i] * std::max<std::int64_t>(1, tensor.shape[i]);
     Global("torch._utils", "_rebuild_tensor_v2");
     out_ += "((";
     Text("storage");

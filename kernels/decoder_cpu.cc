@@ -1,15 +1,16 @@
 // The tables of decoder_cpu.h and experts_cpu.h by instruction set.
 #include "kernels/decoder_cpu.h"
+
 #include "kernels/experts_cpu.h"
 
 namespace draftmill {
 
-#define DRAFTMILL_DECLARE_KERNELS(name)                    \
-  namespace name {                                         \
-  extern const DecoderKernels<float> kFloatKernels;        \
-  extern const DecoderKernels<Bf16> kBf16Kernels;          \
-  extern const ExpertKernels<float> kFloatExpertKernels;   \
-  extern const ExpertKernels<Bf16> kBf16ExpertKernels;     \
+#define DRAFTMILL_DECLARE_KERNELS(name)                  \
+  namespace name {                                       \
+  extern const DecoderKernels<float> kFloatKernels;      \
+  extern const DecoderKernels<Bf16> kBf16Kernels;        \
+  extern const ExpertKernels<float> kFloatExpertKernels; \
+  extern const ExpertKernels<Bf16> kBf16ExpertKernels;   \
   }
 DRAFTMILL_DECLARE_KERNELS(kernels_baseline)
 #if defined(__x86_64__)

@@ -23,9 +23,9 @@ namespace draftmill {
 
 /// Where RMSNorm rounds to bfloat16.
 enum class NormRounding : std::uint8_t {
-  kNone,    ///< float32 model
-  kHf,      ///< the normalised value, then its product with the weight (transformers)
-  kFused,   ///< the product alone (serving engines; Gemma and gpt-oss in transformers)
+  kNone,   ///< float32 model
+  kHf,     ///< the normalised value, then its product with the weight (transformers)
+  kFused,  ///< the product alone (serving engines; Gemma and gpt-oss in transformers)
 };
 
 /// out[r] = x[r] / rms(x[r]) * weight.
@@ -38,14 +38,14 @@ struct RmsNormArgs {
   std::int64_t cols = 0;
   float epsilon = 0;
   NormRounding rounding = NormRounding::kHf;
-  float weight_offset = 0;        ///< 1 where the model multiplies with 1 + w (Gemma)
+  float weight_offset = 0;  ///< 1 where the model multiplies with 1 + w (Gemma)
 };
 
 /// The same over rows of a product: MLA's latents, a branch before it joins the residual stream. `out` may be `x` where
 /// the stride is `cols`.
 template <typename T>
 struct ProductNormArgs {
-  const T* x = nullptr;           ///< rows of `cols` values, `x_stride` apart
+  const T* x = nullptr;  ///< rows of `cols` values, `x_stride` apart
   std::int64_t x_stride = 0;
   const float* weight = nullptr;  ///< [cols]
   T* out = nullptr;               ///< [rows, cols]
@@ -64,12 +64,12 @@ struct SplitRotateArgs {
   const std::int32_t* rotary_rows = nullptr;  ///< [rows]: each token's row of cosines and sines
   const float* cosines = nullptr;             ///< [..., rotary_dims / 2], rounded as the model rounds them
   const float* sines = nullptr;
-  const float* q_norm = nullptr;              ///< [head_dim], or null
+  const float* q_norm = nullptr;  ///< [head_dim], or null
   const float* k_norm = nullptr;
-  float* q = nullptr;                         ///< at this tile's first token, first kv head
+  float* q = nullptr;  ///< at this tile's first token, first kv head
   float* k = nullptr;
   float* v = nullptr;
-  std::int64_t tokens = 0;                  ///< distance between kv heads of q, k and v, in tokens
+  std::int64_t tokens = 0;  ///< distance between kv heads of q, k and v, in tokens
   std::int64_t rows = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
@@ -85,23 +85,23 @@ struct SplitRotateArgs {
 /// rotated part of k is shared: q, k [heads][tokens][nope_dim + rope_dim], v [heads][tokens][v_dim].
 template <typename T>
 struct LatentSplitArgs {
-  const T* q_rows = nullptr;                  ///< [rows, heads * (nope_dim + rope_dim)]
-  const T* kv_rows = nullptr;                 ///< [rows, heads * (nope_dim + v_dim)]
-  const T* k_rope = nullptr;                  ///< rows of rope_dim values, `k_rope_stride` apart
+  const T* q_rows = nullptr;   ///< [rows, heads * (nope_dim + rope_dim)]
+  const T* kv_rows = nullptr;  ///< [rows, heads * (nope_dim + v_dim)]
+  const T* k_rope = nullptr;   ///< rows of rope_dim values, `k_rope_stride` apart
   std::int64_t k_rope_stride = 0;
   const std::int32_t* rotary_rows = nullptr;
-  const float* cosines = nullptr;             ///< [..., rope_dim / 2]
+  const float* cosines = nullptr;  ///< [..., rope_dim / 2]
   const float* sines = nullptr;
-  float* q = nullptr;                         ///< at this tile's first token, first head
+  float* q = nullptr;  ///< at this tile's first token, first head
   float* k = nullptr;
   float* v = nullptr;
-  std::int64_t tokens = 0;                    ///< distance between heads, in tokens
+  std::int64_t tokens = 0;  ///< distance between heads, in tokens
   std::int64_t rows = 0;
   std::int64_t heads = 0;
   std::int64_t nope_dim = 0;
   std::int64_t rope_dim = 0;
   std::int64_t v_dim = 0;
-  bool interleaved = false;                   ///< pairs are (2i, 2i + 1) instead of (i, i + rope_dim / 2)
+  bool interleaved = false;  ///< pairs are (2i, 2i + 1) instead of (i, i + rope_dim / 2)
   bool rounds = true;
 };
 
@@ -109,10 +109,10 @@ struct LatentSplitArgs {
 /// each row's running maximum and sum. Row r belongs to query `first_query + r / group`; it sees keys
 /// max(0, query - window + 1) .. query, of which this block holds `first_key .. first_key + keys`.
 struct SoftmaxArgs {
-  float* scores = nullptr;       ///< [rows, keys]
-  float* maximum = nullptr;      ///< [rows]
-  float* sum = nullptr;          ///< [rows]
-  float* rescale = nullptr;      ///< [rows]: what earlier blocks' results are multiplied with
+  float* scores = nullptr;   ///< [rows, keys]
+  float* maximum = nullptr;  ///< [rows]
+  float* sum = nullptr;      ///< [rows]
+  float* rescale = nullptr;  ///< [rows]: what earlier blocks' results are multiplied with
   std::int64_t rows = 0;
   std::int64_t keys = 0;
   std::int64_t group = 1;
@@ -120,7 +120,7 @@ struct SoftmaxArgs {
   std::int64_t first_key = 0;    ///< in the sequence
   std::int64_t window = 0;       ///< 0 for none
   float scale = 1;
-  float softcap = 0;             ///< scores become cap * tanh(score / cap); 0 for none
+  float softcap = 0;  ///< scores become cap * tanh(score / cap); 0 for none
 };
 
 /// Divides attention's sums by the rows' sums and puts the heads of a group side by side:
@@ -133,7 +133,7 @@ struct StoreHeadsArgs {
   std::int64_t rows = 0;          ///< tokens * group
   std::int64_t group = 1;
   std::int64_t head_dim = 0;
-  std::int64_t out_stride = 0;    ///< elements between tokens
+  std::int64_t out_stride = 0;  ///< elements between tokens
   bool rounds = true;
 };
 
@@ -153,7 +153,7 @@ struct GateArgs {
   std::int64_t width = 0;
   bool rounds = true;
   GateKind kind = GateKind::kSilu;
-  float limit = 0;             ///< kClampedSwiglu
+  float limit = 0;  ///< kClampedSwiglu
 };
 
 /// residual[i] += branch[i]. The branch counts as the bfloat16 value that its module returns; the sum stays in float32,
@@ -172,7 +172,7 @@ struct CaptureArgs {
   Bf16* out = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::int64_t out_stride = 0;      ///< elements between rows
+  std::int64_t out_stride = 0;  ///< elements between rows
 };
 
 /// The kernels of one instruction set.

@@ -1,9 +1,9 @@
 // Rates of the decoder's element-wise kernels in SmolLM2-135M's shapes, for each instruction set of this machine.
-#include "kernels/decoder_cpu.h"
+#include <benchmark/benchmark.h>
 
 #include <vector>
 
-#include <benchmark/benchmark.h>
+#include "kernels/decoder_cpu.h"
 
 namespace draftmill {
 namespace {
@@ -14,10 +14,12 @@ InstructionSet SetOf(const benchmark::State& state) { return static_cast<Instruc
 
 void BenchRmsNorm(benchmark::State& state) {
   const std::int64_t cols = 576;
-  const std::vector<float> x(static_cast<std::size_t>(kRows * cols), 0.5F), weight(static_cast<std::size_t>(cols), 1.0F);
+  const std::vector<float> x(static_cast<std::size_t>(kRows * cols), 0.5F),
+      weight(static_cast<std::size_t>(cols), 1.0F);
   std::vector<float> out(x.size());
   for (auto _ : state) {
-    DecoderKernelsFor<float>(SetOf(state)).rms_norm({x.data(), weight.data(), out.data(), kRows, cols, 1e-5F, NormRounding::kHf});
+    DecoderKernelsFor<float>(SetOf(state))
+        .rms_norm({x.data(), weight.data(), out.data(), kRows, cols, 1e-5F, NormRounding::kHf});
     benchmark::DoNotOptimize(out.data());
   }
   state.SetItemsProcessed(state.iterations() * kRows * cols);
@@ -39,8 +41,8 @@ void BenchSoftmax(benchmark::State& state) {
   const std::vector<float> raw(static_cast<std::size_t>(kRows * keys), 0.5F);
   std::vector<float> scores = raw, maximum(kRows, -1e30F), sum(kRows), rescale(kRows);
   for (auto _ : state) {
-    DecoderKernelsFor<float>(SetOf(state)).softmax_block(
-        {scores.data(), maximum.data(), sum.data(), rescale.data(), kRows, keys, 3, keys, 0, 0, 0.125F});
+    DecoderKernelsFor<float>(SetOf(state))
+        .softmax_block({scores.data(), maximum.data(), sum.data(), rescale.data(), kRows, keys, 3, keys, 0, 0, 0.125F});
     benchmark::DoNotOptimize(scores.data());
   }
   state.SetItemsProcessed(state.iterations() * kRows * keys);

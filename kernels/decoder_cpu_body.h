@@ -137,13 +137,15 @@ template <bool kRounds, typename T>
 inline void RotateInterleaved(const T* __restrict from, const float* __restrict cosines, const float* __restrict sines,
                               std::int64_t half, float* __restrict to) {
   for (std::int64_t i = 0; i < half; ++i) {
-    RotatePair<kRounds>(Load<kRounds>(from[2 * i]), Load<kRounds>(from[2 * i + 1]), cosines[i], sines[i], to[i], to[half + i]);
+    RotatePair<kRounds>(Load<kRounds>(from[2 * i]), Load<kRounds>(from[2 * i + 1]), cosines[i], sines[i], to[i],
+                        to[half + i]);
   }
 }
 
 /// RMSNorm of one head in place.
 template <bool kRounds, bool kRoundsTwice>
-inline void NormHead(float* __restrict head, const float* __restrict weight, float offset, std::int64_t head_dim, float epsilon) {
+inline void NormHead(float* __restrict head, const float* __restrict weight, float offset, std::int64_t head_dim,
+                     float epsilon) {
   const float inverse = InverseRms(head, head_dim, epsilon);
   for (std::int64_t i = 0; i < head_dim; ++i) {
     head[i] = Rounded<kRounds>(Rounded<kRoundsTwice>(head[i] * inverse) * (offset + weight[i]));
@@ -217,7 +219,8 @@ void LatentSplitRows(const LatentSplitArgs<T>& args) {
       LoadValues<kRounds>(q_row, q, args.nope_dim);
       RotateLatent<kRounds>(args, r, q_row + args.nope_dim, q + args.nope_dim);
       LoadValues<kRounds>(kv_row, k, args.nope_dim);
-      if (head > 0) __builtin_memcpy(k + args.nope_dim, shared, static_cast<std::size_t>(args.rope_dim) * sizeof(float));
+      if (head > 0)
+        __builtin_memcpy(k + args.nope_dim, shared, static_cast<std::size_t>(args.rope_dim) * sizeof(float));
       LoadValues<kRounds>(kv_row + args.nope_dim, args.v + place * args.v_dim, args.v_dim);
     }
   }
@@ -404,9 +407,8 @@ bool AllFinite(const Bf16* values, std::int64_t count) {
 
 template <typename T>
 constexpr DecoderKernels<T> Table() {
-  return {RmsNorm<T>,     ProductNorm<T>, SplitRotate<T>, LatentSplit<T>, StoreHeads<T>, Gate<T>,
-          AddResidual<T>, SoftmaxBlock,   ScaleRows,      ScaleValues,    Capture,       Widen,
-          Norm<T>,        AllFinite};
+  return {RmsNorm<T>,   ProductNorm<T>, SplitRotate<T>, LatentSplit<T>, StoreHeads<T>, Gate<T>, AddResidual<T>,
+          SoftmaxBlock, ScaleRows,      ScaleValues,    Capture,        Widen,         Norm<T>, AllFinite};
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "kernels/decoder_cpu.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "kernels/test_values.h"
 
@@ -20,8 +20,9 @@ class DecoderCpu : public ::testing::TestWithParam<InstructionSet> {
   const DecoderKernels<Bf16>& bf16_kernels() const { return DecoderKernelsFor<Bf16>(GetParam()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Sets, DecoderCpu, ::testing::ValuesIn(AvailableSets()),
-                         [](const auto& set_info) { return set_info.param == InstructionSet::kBaseline ? "baseline" : InstructionSetName(set_info.param); });
+INSTANTIATE_TEST_SUITE_P(Sets, DecoderCpu, ::testing::ValuesIn(AvailableSets()), [](const auto& set_info) {
+  return set_info.param == InstructionSet::kBaseline ? "baseline" : InstructionSetName(set_info.param);
+});
 
 TEST(Bfloat16, RoundsToNearestEvenAndKeepsNan) {
   EXPECT_EQ(ToBf16(1.0F).bits, 0x3f80);
@@ -42,12 +43,15 @@ TEST_P(DecoderCpu, RmsNormRoundsInTheAskedPlaces) {
     kernels().rms_norm({x.data(), weight.data(), out.data(), kRows, kCols, 1e-5F, rounding});
     for (std::int64_t r = 0; r < kRows; ++r) {
       double squares = 0;
-      for (std::int64_t i = 0; i < kCols; ++i) squares += std::pow(static_cast<double>(x[static_cast<std::size_t>(r * kCols + i)]), 2);
+      for (std::int64_t i = 0; i < kCols; ++i)
+        squares += std::pow(static_cast<double>(x[static_cast<std::size_t>(r * kCols + i)]), 2);
       const double inverse = 1.0 / std::sqrt(squares / kCols + 1e-5);
       for (std::int64_t i = 0; i < kCols; ++i) {
         const auto at = static_cast<std::size_t>(r * kCols + i);
         const double exact = x[at] * inverse * weight[static_cast<std::size_t>(i)];
-        const double tolerance = rounding == NormRounding::kNone ? 1e-5 : rounding == NormRounding::kHf ? 0.0079 : 0.0040;
+        const double tolerance = rounding == NormRounding::kNone ? 1e-5
+                                 : rounding == NormRounding::kHf ? 0.0079
+                                                                 : 0.0040;
         ASSERT_NEAR(out[at], exact, std::abs(exact) * tolerance + 1e-6);
         if (rounding != NormRounding::kNone) {
           ASSERT_EQ(out[at], RoundToBf16(out[at]));
@@ -141,7 +145,8 @@ TEST_P(DecoderCpu, SplitRotateTurnsHalves) {
   const auto expected = [&](std::int64_t row, std::int64_t head, std::int64_t i) {
     const auto at = [&](std::int64_t j) { return qkv[static_cast<std::size_t>(row * kWidth + head * kDim + j)]; };
     if (i >= kRotary) return at(i);
-    const auto pair = static_cast<std::size_t>(positions[static_cast<std::size_t>(row)] * (kRotary / 2) + i % (kRotary / 2));
+    const auto pair =
+        static_cast<std::size_t>(positions[static_cast<std::size_t>(row)] * (kRotary / 2) + i % (kRotary / 2));
     return i < kRotary / 2 ? at(i) * cosines[pair] - at(i + kRotary / 2) * sines[pair]
                            : at(i) * cosines[pair] + at(i - kRotary / 2) * sines[pair];
   };
@@ -149,7 +154,8 @@ TEST_P(DecoderCpu, SplitRotateTurnsHalves) {
     for (std::int64_t i = 0; i < kDim; ++i) {
       for (std::int64_t head = 0; head < kHeads; ++head) {
         const std::int64_t kv = head / 2;
-        ASSERT_FLOAT_EQ(q[static_cast<std::size_t>(((kv * kRows + row) * 2 + head % 2) * kDim + i)], expected(row, head, i));
+        ASSERT_FLOAT_EQ(q[static_cast<std::size_t>(((kv * kRows + row) * 2 + head % 2) * kDim + i)],
+                        expected(row, head, i));
       }
       for (std::int64_t kv = 0; kv < kKvHeads; ++kv) {
         ASSERT_FLOAT_EQ(k[static_cast<std::size_t>((kv * kRows + row) * kDim + i)], expected(row, kHeads + kv, i));
@@ -177,12 +183,16 @@ TEST_P(DecoderCpu, SoftmaxByBlocksEqualsSoftmax) {
         const std::int64_t keys = std::min(block, kKeys - first);
         std::vector<float> part(static_cast<std::size_t>(kRows * keys));
         for (std::int64_t r = 0; r < kRows; ++r) {
-          for (std::int64_t i = 0; i < keys; ++i) part[static_cast<std::size_t>(r * keys + i)] = scores[static_cast<std::size_t>(r * kKeys + first + i)];
+          for (std::int64_t i = 0; i < keys; ++i)
+            part[static_cast<std::size_t>(r * keys + i)] = scores[static_cast<std::size_t>(r * kKeys + first + i)];
         }
-        kernels().softmax_block({part.data(), maximum.data(), sum.data(), rescale.data(), kRows, keys, kGroup, kFirstQuery, first, window, kScale});
+        kernels().softmax_block({part.data(), maximum.data(), sum.data(), rescale.data(), kRows, keys, kGroup,
+                                 kFirstQuery, first, window, kScale});
         for (std::int64_t r = 0; r < kRows; ++r) {
-          for (std::int64_t i = 0; i < first; ++i) weights[static_cast<std::size_t>(r * kKeys + i)] *= rescale[static_cast<std::size_t>(r)];
-          for (std::int64_t i = 0; i < keys; ++i) weights[static_cast<std::size_t>(r * kKeys + first + i)] = part[static_cast<std::size_t>(r * keys + i)];
+          for (std::int64_t i = 0; i < first; ++i)
+            weights[static_cast<std::size_t>(r * kKeys + i)] *= rescale[static_cast<std::size_t>(r)];
+          for (std::int64_t i = 0; i < keys; ++i)
+            weights[static_cast<std::size_t>(r * kKeys + first + i)] = part[static_cast<std::size_t>(r * keys + i)];
         }
       }
       for (std::int64_t r = 0; r < kRows; ++r) {
@@ -190,12 +200,15 @@ TEST_P(DecoderCpu, SoftmaxByBlocksEqualsSoftmax) {
         const auto visible = [&](std::int64_t key) { return key <= query && (window == 0 || query - key < window); };
         double total = 0;
         double largest = -1e300;
-        const auto score = [&](std::int64_t key) { return static_cast<double>(scores[static_cast<std::size_t>(r * kKeys + key)]) * kScale; };
+        const auto score = [&](std::int64_t key) {
+          return static_cast<double>(scores[static_cast<std::size_t>(r * kKeys + key)]) * kScale;
+        };
         for (std::int64_t key = 0; key < kKeys; ++key) largest = visible(key) ? std::max(largest, score(key)) : largest;
         for (std::int64_t key = 0; key < kKeys; ++key) total += visible(key) ? std::exp(score(key) - largest) : 0.0;
         for (std::int64_t key = 0; key < kKeys; ++key) {
           const double exact = visible(key) ? std::exp(score(key) - largest) / total : 0.0;
-          ASSERT_NEAR(weights[static_cast<std::size_t>(r * kKeys + key)] / sum[static_cast<std::size_t>(r)], exact, 1e-6)
+          ASSERT_NEAR(weights[static_cast<std::size_t>(r * kKeys + key)] / sum[static_cast<std::size_t>(r)], exact,
+                      1e-6)
               << "window " << window << " block " << block << " row " << r << " key " << key;
         }
       }
@@ -227,12 +240,15 @@ TEST_P(DecoderCpu, ProductNormEqualsRmsNorm) {
     std::vector<float> expected(kRows * kCols), apart(expected), wide_in_place(expected);
     std::vector<Bf16> narrow_out(expected.size());
     for (std::int64_t r = 0; r < kRows; ++r) {
-      kernels().rms_norm({x.data() + r * kStride, weight.data(), expected.data() + r * kCols, 1, kCols, 1e-6F, rounding, 1.0F});
+      kernels().rms_norm(
+          {x.data() + r * kStride, weight.data(), expected.data() + r * kCols, 1, kCols, 1e-6F, rounding, 1.0F});
       std::copy_n(x.begin() + r * kStride, kCols, wide_in_place.begin() + r * kCols);
     }
     kernels().product_norm({x.data(), kStride, weight.data(), apart.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
-    kernels().product_norm({wide_in_place.data(), kCols, weight.data(), wide_in_place.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
-    bf16_kernels().product_norm({narrow.data(), kStride, weight.data(), narrow_out.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
+    kernels().product_norm(
+        {wide_in_place.data(), kCols, weight.data(), wide_in_place.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
+    bf16_kernels().product_norm(
+        {narrow.data(), kStride, weight.data(), narrow_out.data(), kRows, kCols, 1e-6F, rounding, 1.0F});
     EXPECT_EQ(apart, expected);
     EXPECT_EQ(wide_in_place, expected);
     for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(ToFloat(narrow_out[i]), expected[i]);
@@ -347,8 +363,10 @@ TEST_P(DecoderCpu, LatentSplitRotatesInterleavedPairs) {
         for (std::int64_t i = 0; i < kNope; ++i) ASSERT_EQ(q_out[i], q_row[i]);
         for (std::int64_t i = 0; i < kNope; ++i) ASSERT_EQ(k_out[i], kv_row[i]);
         for (std::int64_t i = 0; i < kRope; ++i) ASSERT_FLOAT_EQ(q_out[kNope + i], rotated(q_row + kNope, row, i));
-        for (std::int64_t i = 0; i < kRope; ++i) ASSERT_FLOAT_EQ(k_out[kNope + i], rotated(k_rope.data() + row * kStride, row, i));
-        for (std::int64_t i = 0; i < kValues; ++i) ASSERT_EQ(v[static_cast<std::size_t>((head * kTokens + row) * kValues + i)], kv_row[kNope + i]);
+        for (std::int64_t i = 0; i < kRope; ++i)
+          ASSERT_FLOAT_EQ(k_out[kNope + i], rotated(k_rope.data() + row * kStride, row, i));
+        for (std::int64_t i = 0; i < kValues; ++i)
+          ASSERT_EQ(v[static_cast<std::size_t>((head * kTokens + row) * kValues + i)], kv_row[kNope + i]);
       }
     }
   }

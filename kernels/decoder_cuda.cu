@@ -393,20 +393,11 @@ Status RotateHeads(const RotateHeadsArgs& args, cudaStream_t stream) {
     return Internal("RotateHeads: heads of more than 256 or an odd number of dims");
   }
   switch (TakesHalves(args) ? args.head_dim : 0) {
-    case 32:
-      LaunchHalves<1>(args, stream);
-      break;
-    case 64:
-      LaunchHalves<2>(args, stream);
-      break;
-    case 128:
-      LaunchHalves<3>(args, stream);
-      break;
-    case 256:
-      LaunchHalves<4>(args, stream);
-      break;
-    default:
-      RotateAnyKernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
+    case 32: LaunchHalves<1>(args, stream); break;
+    case 64: LaunchHalves<2>(args, stream); break;
+    case 128: LaunchHalves<3>(args, stream); break;
+    case 256: LaunchHalves<4>(args, stream); break;
+    default: RotateAnyKernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args);
   }
   return CheckLaunch("RotateHeads");
 }
@@ -415,15 +406,9 @@ Status Gate(const GateArgs& args, cudaStream_t stream) {
   if (!HasWork(args.rows, args.width)) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(CheckRows(args.rows, "Gate"));
   switch (args.kind) {
-    case GateKind::kSilu:
-      LaunchGate<GateKind::kSilu>(args, stream);
-      break;
-    case GateKind::kGeluTanh:
-      LaunchGate<GateKind::kGeluTanh>(args, stream);
-      break;
-    case GateKind::kClampedSwiglu:
-      LaunchGate<GateKind::kClampedSwiglu>(args, stream);
-      break;
+    case GateKind::kSilu: LaunchGate<GateKind::kSilu>(args, stream); break;
+    case GateKind::kGeluTanh: LaunchGate<GateKind::kGeluTanh>(args, stream); break;
+    case GateKind::kClampedSwiglu: LaunchGate<GateKind::kClampedSwiglu>(args, stream); break;
   }
   return CheckLaunch("Gate");
 }

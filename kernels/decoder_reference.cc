@@ -25,8 +25,7 @@ float Weight(const float* weight, std::int64_t i, bool one_plus) { return weight
 
 float Activate(float gate, float up, const GateArgs& args) {
   switch (args.kind) {
-    case GateKind::kSilu:
-      return RoundToBf16(gate / (1.0F + std::exp(-gate))) * up;
+    case GateKind::kSilu: return RoundToBf16(gate / (1.0F + std::exp(-gate))) * up;
     case GateKind::kGeluTanh: {
       const float inner = 0.7978845608028654F * (gate + 0.044715F * gate * gate * gate);
       return RoundToBf16(0.5F * gate * (1.0F + std::tanh(inner))) * up;

@@ -54,8 +54,8 @@ class DeviceBuffer {
   }
   Result<std::vector<T>> Download() const {
     std::vector<T> values(static_cast<std::size_t>(count_));
-    DRAFTMILL_RETURN_IF_ERROR(
-        Check(cudaMemcpy(values.data(), data(), values.size() * sizeof(T), cudaMemcpyDeviceToHost), "copy from the GPU"));
+    DRAFTMILL_RETURN_IF_ERROR(Check(
+        cudaMemcpy(values.data(), data(), values.size() * sizeof(T), cudaMemcpyDeviceToHost), "copy from the GPU"));
     return values;
   }
 

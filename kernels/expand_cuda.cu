@@ -137,21 +137,11 @@ Status ExpandMatrix(const ExpandMatrixArgs& args, cudaStream_t stream) {
     return Internal("ExpandMatrix: a matrix beyond the grid");
   }
   switch (args.kind) {
-    case ExpandKind::kFp8:
-      Launch<ExpandKind::kFp8>(args, stream);
-      break;
-    case ExpandKind::kInt4:
-      Launch<ExpandKind::kInt4>(args, stream);
-      break;
-    case ExpandKind::kInt4Half:
-      Launch<ExpandKind::kInt4Half>(args, stream);
-      break;
-    case ExpandKind::kInt4Float:
-      Launch<ExpandKind::kInt4Float>(args, stream);
-      break;
-    case ExpandKind::kMxfp4:
-      Launch<ExpandKind::kMxfp4>(args, stream);
-      break;
+    case ExpandKind::kFp8: Launch<ExpandKind::kFp8>(args, stream); break;
+    case ExpandKind::kInt4: Launch<ExpandKind::kInt4>(args, stream); break;
+    case ExpandKind::kInt4Half: Launch<ExpandKind::kInt4Half>(args, stream); break;
+    case ExpandKind::kInt4Float: Launch<ExpandKind::kInt4Float>(args, stream); break;
+    case ExpandKind::kMxfp4: Launch<ExpandKind::kMxfp4>(args, stream); break;
   }
   return CheckLaunch("ExpandMatrix");
 }

@@ -65,8 +65,7 @@ float Scale(const ExpandMatrixArgs& args, const std::byte* scales, std::int64_t 
       std::memcpy(&bits, scales + index * 2, sizeof bits);
       return HalfToFloat(bits);
     }
-    case ExpandKind::kMxfp4:
-      return std::ldexp(1.0F, std::to_integer<int>(scales[index]) - 127);
+    case ExpandKind::kMxfp4: return std::ldexp(1.0F, std::to_integer<int>(scales[index]) - 127);
   }
   return 0;
 }

@@ -30,7 +30,8 @@ inline bool Contains(const std::int32_t* list, std::int64_t count, std::int64_t 
 }
 
 /// The largest value that is not yet chosen; the lowest index among equals. Rows of NaN get the lowest indices left.
-inline std::int64_t BestLeft(const float* values, std::int64_t count, const std::int32_t* chosen, std::int64_t chosen_count) {
+inline std::int64_t BestLeft(const float* values, std::int64_t count, const std::int32_t* chosen,
+                             std::int64_t chosen_count) {
   std::int64_t best = -1;
   std::int64_t fallback = -1;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -100,7 +101,8 @@ inline void ChooseExperts(const RouteArgs& args, const float* logits, std::int32
       break;
     case RouterKind::kSigmoidBiased:
       for (std::int64_t e = 0; e < args.experts; ++e) scores[e] = Sigmoid(logits[e]);
-      for (std::int64_t e = 0; e < args.experts; ++e) choice[e] = scores[e] + (args.bias == nullptr ? 0.0F : args.bias[e]);
+      for (std::int64_t e = 0; e < args.experts; ++e)
+        choice[e] = scores[e] + (args.bias == nullptr ? 0.0F : args.bias[e]);
       if (args.groups > 1) DropGroups(args, choice);
       ChooseTop(choice, args.experts, args.top_k, chosen);
       break;

@@ -125,8 +125,7 @@ TEST_P(ExpertsCpu, ChoosesTheLargest) {
 }
 
 TEST_P(ExpertsCpu, WeightsOfBfloat16ModelsAreRounded) {
-  const Routed routed =
-      Route(kernels(), {.rows = 1, .experts = 3, .top_k = 2, .rounds = true}, {0.1F, 0.2F, 0.5F});
+  const Routed routed = Route(kernels(), {.rows = 1, .experts = 3, .top_k = 2, .rounds = true}, {0.1F, 0.2F, 0.5F});
   for (const float weight : routed.weights) EXPECT_EQ(weight, RoundToBf16(weight));
 }
 
@@ -135,8 +134,8 @@ TEST_P(ExpertsCpu, RoundingTiesAreNoTiesOfTheChoice) {
   const std::vector<float> logits{1.0F, 1.0005F, 1.0015F, 1.001F};
   for (const float logit : logits) ASSERT_EQ(RoundToBf16(logit), 1.0F);
   for (const RouterKind kind : {RouterKind::kSoftmax, RouterKind::kSoftmaxChosen}) {
-    const Routed routed =
-        Route(kernels(), {.rows = 1, .experts = 4, .top_k = 2, .kind = kind, .renormalise = true, .rounds = true}, logits);
+    const Routed routed = Route(
+        kernels(), {.rows = 1, .experts = 4, .top_k = 2, .kind = kind, .renormalise = true, .rounds = true}, logits);
     EXPECT_THAT(routed.chosen, ElementsAre(2, 3));
     EXPECT_THAT(routed.weights, ElementsAre(0.5F, 0.5F));
   }

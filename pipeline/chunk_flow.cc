@@ -58,8 +58,13 @@ class ExtractAndWrite {
  public:
   ExtractAndWrite(const ChunkSteps& steps, const ChunkFlowLimits& limits, FirstFailure& failure,
                   std::function<void(WorkPointer)> done)
-      : steps_(steps), chunks_(std::numeric_limits<std::int64_t>::max()), states_(limits.states_queue_bytes),
-        failure_(failure), pace_(limits.pace_span_seconds), done_(std::move(done)), extract_thread_([this] { ExtractLoop(); }),
+      : steps_(steps),
+        chunks_(std::numeric_limits<std::int64_t>::max()),
+        states_(limits.states_queue_bytes),
+        failure_(failure),
+        pace_(limits.pace_span_seconds),
+        done_(std::move(done)),
+        extract_thread_([this] { ExtractLoop(); }),
         write_thread_([this] { WriteLoop(); }) {}
 
   ~ExtractAndWrite() {
@@ -77,7 +82,8 @@ class ExtractAndWrite {
   void ExtractLoop() {
     while (std::optional<WorkPointer> work = chunks_.Pop()) {
       states_.Push({WriterMessage::Kind::kBegin, *work, {}}, 0);
-      if (!failure_.Any()) failure_.Record(steps_.extract(**work, [&](BatchStates states) { return Emit(*work, std::move(states)); }));
+      if (!failure_.Any())
+        failure_.Record(steps_.extract(**work, [&](BatchStates states) { return Emit(*work, std::move(states)); }));
       states_.Push({WriterMessage::Kind::kEnd, std::move(*work), {}}, 0);
     }
   }
@@ -136,12 +142,18 @@ class ChunkFlowGraph {
  public:
   ChunkFlowGraph(const std::vector<ChunkTicket>& tickets, const ChunkSteps& steps, const ChunkFlowLimits& limits,
                  const std::function<bool()>& should_stop)
-      : tickets_(tickets), steps_(steps), should_stop_(should_stop), ledger_(limits.chunk_credit_bytes),
-        gate_(graph_, tbb::flow::serial, [this](const GateEvent& event, GateNode::output_ports_type& ports) { LetIn(event, ports); }),
-        tokenize_(graph_, static_cast<std::size_t>(limits.threads), [this](WorkPointer work) { return Tokenize(std::move(work)); }),
+      : tickets_(tickets),
+        steps_(steps),
+        should_stop_(should_stop),
+        ledger_(limits.chunk_credit_bytes),
+        gate_(graph_, tbb::flow::serial,
+              [this](const GateEvent& event, GateNode::output_ports_type& ports) { LetIn(event, ports); }),
+        tokenize_(graph_, static_cast<std::size_t>(limits.threads),
+                  [this](WorkPointer work) { return Tokenize(std::move(work)); }),
         reorder_(graph_, [](const WorkPointer& work) { return work->position; }),
         account_(graph_, tbb::flow::serial, [this](WorkPointer work) { return Account(std::move(work)); }),
-        extract_(graph_, tbb::flow::serial, [this](const WorkPointer& work, ExtractNode::gateway_type& gateway) { Hand(work, gateway); }),
+        extract_(graph_, tbb::flow::serial,
+                 [this](const WorkPointer& work, ExtractNode::gateway_type& gateway) { Hand(work, gateway); }),
         finish_(graph_, tbb::flow::serial, [this](const WorkPointer& work) { return Leave(work); }) {
     if (steps.extract) {
       threads_ = std::make_unique<ExtractAndWrite>(steps, limits, failure_, [this](WorkPointer work) {
@@ -166,9 +178,7 @@ class ChunkFlowGraph {
     return OkStatus();
   }
 
-  ChunkFlowPeaks Peaks() const {
-    return {ledger_.peak_bytes(), threads_ ? threads_->peak_states_bytes() : 0};
-  }
+  ChunkFlowPeaks Peaks() const { return {ledger_.peak_bytes(), threads_ ? threads_->peak_states_bytes() : 0}; }
 
  private:
   using GateNode = tbb::flow::multifunction_node<GateEvent, std::tuple<WorkPointer>>;
@@ -177,7 +187,8 @@ class ChunkFlowGraph {
   // Serial: credits are granted in plan order, so the reorder step behind can never wait for a chunk without credits.
   void LetIn(const GateEvent& event, GateNode::output_ports_type& ports) {
     if (event.returned_bytes >= 0) ledger_.Return(event.returned_bytes);
-    while (next_ < tickets_.size() && !failure_.Any() && !should_stop_() && ledger_.TryTake(tickets_[next_].cost_bytes)) {
+    while (next_ < tickets_.size() && !failure_.Any() && !should_stop_() &&
+           ledger_.TryTake(tickets_[next_].cost_bytes)) {
       auto work = std::make_shared<ChunkWork>();
       work->ticket = tickets_[next_];
       work->position = next_;

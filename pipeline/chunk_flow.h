@@ -32,12 +32,12 @@ struct ChunkTicket {
 /// A chunk on its way.
 struct ChunkWork {
   ChunkTicket ticket;
-  std::size_t position = 0;      ///< in the list of tickets: the order at the serial steps
+  std::size_t position = 0;  ///< in the list of tickets: the order at the serial steps
   TokenizedChunk tokens;
-  bool is_tokenized_now = false; ///< by this pass, not read back
+  bool is_tokenized_now = false;  ///< by this pass, not read back
   std::int64_t supervised_tokens = 0;
-  TokenizeReport report;         ///< where is_tokenized_now
-  std::string corpus_digest;     ///< of the corpus file, hex
+  TokenizeReport report;      ///< where is_tokenized_now
+  std::string corpus_digest;  ///< of the corpus file, hex
   std::int64_t corpus_bytes = 0;
   ChunkPlan plan;
   /// Per planned batch: whether its states still have to be computed and written. Empty: nothing to extract.
@@ -66,10 +66,10 @@ struct ChunkSteps {
 
 /// Bounds of one flow.
 struct ChunkFlowLimits {
-  int threads = 1;                          ///< of the graph's arena
-  std::int64_t chunk_credit_bytes = 0;      ///< rows and tokens in flight
-  std::int64_t states_queue_bytes = 0;      ///< states between extraction and writer
-  double pace_span_seconds = 30;            ///< after which ChunkSteps::paced is told how it went
+  int threads = 1;                      ///< of the graph's arena
+  std::int64_t chunk_credit_bytes = 0;  ///< rows and tokens in flight
+  std::int64_t states_queue_bytes = 0;  ///< states between extraction and writer
+  double pace_span_seconds = 30;        ///< after which ChunkSteps::paced is told how it went
 };
 
 /// What the buffers held at most, for the report at the end of the run.

@@ -82,7 +82,8 @@ TEST(ChunkFlowTest, KeepsTheOrderAndTheBounds) {
     for (int i = 0; i < 50; ++i) {
       EXPECT_EQ(recorded.accounted[static_cast<std::size_t>(i)], i);
       EXPECT_EQ(recorded.finished[static_cast<std::size_t>(i)], i);
-      for (int b = 0; b < 3; ++b) EXPECT_EQ(recorded.written[static_cast<std::size_t>(3 * i + b)], std::make_pair(i, b));
+      for (int b = 0; b < 3; ++b)
+        EXPECT_EQ(recorded.written[static_cast<std::size_t>(3 * i + b)], std::make_pair(i, b));
     }
     EXPECT_LE(recorded.most_in_flight, 4);
     EXPECT_LE(peaks.chunk_bytes, 40);

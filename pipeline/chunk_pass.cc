@@ -48,13 +48,15 @@ Failure RefusedStates(const SampleKey& key) {
 }
 
 /// The samples of a batch that are among `quarantined`.
-std::vector<Failure> RefusedOfBatch(const ChunkWork& work, std::int64_t batch, const std::vector<SampleKey>& quarantined) {
+std::vector<Failure> RefusedOfBatch(const ChunkWork& work, std::int64_t batch,
+                                    const std::vector<SampleKey>& quarantined) {
   std::vector<Failure> failures;
   const PlanRange& range = work.plan.batches[static_cast<std::size_t>(batch)];
   for (std::int64_t place = range.first; place < range.first + range.count; ++place) {
     const auto sample = static_cast<std::size_t>(work.plan.order[static_cast<std::size_t>(place)]);
     const SampleKey key{work.tokens.sample_id[sample], work.tokens.variant[sample]};
-    if (std::find(quarantined.begin(), quarantined.end(), key) != quarantined.end()) failures.push_back(RefusedStates(key));
+    if (std::find(quarantined.begin(), quarantined.end(), key) != quarantined.end())
+      failures.push_back(RefusedStates(key));
   }
   return failures;
 }
@@ -84,7 +86,9 @@ Status ChunkPass::Run(const ChunkFlowLimits& limits, ChunkFlowPeaks* peaks) {
   steps.tokenize = [this](ChunkWork& work) { return Tokenize(work); };
   steps.account = [this](ChunkWork& work) { return Account(work); };
   if (context_.extractor != nullptr) {
-    steps.extract = [this](const ChunkWork& work, const std::function<Status(BatchStates)>& emit) { return Extract(work, emit); };
+    steps.extract = [this](const ChunkWork& work, const std::function<Status(BatchStates)>& emit) {
+      return Extract(work, emit);
+    };
   }
   steps.begin_write = [](const ChunkWork&) { return OkStatus(); };
   steps.write = [this](const ChunkWork& work, const BatchStates& states) { return Write(work, states); };
@@ -132,9 +136,8 @@ Status ChunkPass::TokenizeRows(ChunkWork& work, const ChunkRecord& record) {
   work.tokens = std::move(tokens).value();
   work.supervised_tokens = CountSupervised(work.tokens);
   work.is_tokenized_now = true;
-  DRAFTMILL_ASSIGN_OR_RETURN(
-      const PublishedFile file,
-      WriteCorpusChunk(*context_.files, context_.work_folder, work.tokens, context_.tokenize_fingerprint));
+  DRAFTMILL_ASSIGN_OR_RETURN(const PublishedFile file, WriteCorpusChunk(*context_.files, context_.work_folder,
+                                                                        work.tokens, context_.tokenize_fingerprint));
   work.corpus_digest = ToHex(file.digest);
   work.corpus_bytes = file.bytes;
   return OkStatus();
@@ -150,9 +153,10 @@ Status ChunkPass::ReadTokenized(ChunkWork& work, const ChunkRecord& record) {
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(context_.work_folder, *context_.files));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SampleRecord> samples, state.Samples(record.chunk));
   if (samples.size() != work.tokens.sample_id.size()) {
-    return Corrupt(fmt::format("{} has {} samples and state.db has {} for this chunk. Nothing published was lost. "
-                               "`draftmill verify --repair` marks what is to be made again",
-                               CorpusChunkPath(work.ticket.chunk), work.tokens.sample_id.size(), samples.size()));
+    return Corrupt(
+        fmt::format("{} has {} samples and state.db has {} for this chunk. Nothing published was lost. "
+                    "`draftmill verify --repair` marks what is to be made again",
+                    CorpusChunkPath(work.ticket.chunk), work.tokens.sample_id.size(), samples.size()));
   }
   for (const SampleRecord& sample : samples) {
     work.tokens.source.push_back(static_cast<std::int32_t>(sample.source));
@@ -204,13 +208,15 @@ Status ChunkPass::Plan(ChunkWork& work, const ChunkRecord& record) {
     if (parameters.bytes_per_token == context_.plan_parameters.bytes_per_token) {
       DRAFTMILL_ASSIGN_OR_RETURN(work.plan, PlanChunk(work.tokens.cu_seqlens, parameters));
       if (ToHex(work.plan.plan_hash) == record.plan_hash) return OkStatus();
-      return Corrupt(fmt::format("the plan of chunk {} in state.db is not the one that its lengths give", record.chunk));
+      return Corrupt(
+          fmt::format("the plan of chunk {} in state.db is not the one that its lengths give", record.chunk));
     }
   }
   DRAFTMILL_ASSIGN_OR_RETURN(work.plan, PlanChunk(work.tokens.cu_seqlens, context_.plan_parameters));
   if (ToHex(work.plan.plan_hash) == record.plan_hash && work.corpus_digest == record.corpus_digest) return OkStatus();
   // The plan is durable before anything of the chunk is computed.
-  DRAFTMILL_RETURN_IF_ERROR(context_.state->Wait(context_.state->PutPlan(PlanRecordOf(work, context_.plan_parameters))));
+  DRAFTMILL_RETURN_IF_ERROR(
+      context_.state->Wait(context_.state->PutPlan(PlanRecordOf(work, context_.plan_parameters))));
   return RemoveUnplanned(work);
 }
 
@@ -241,8 +247,7 @@ Status ChunkPass::FindMissing(ChunkWork& work) {
   for (const ShardRecord& shard : shard_records) {
     if (shard.state == ShardState::kPublished) continue;
     if (shard.state == ShardState::kDamaged) {
-      DRAFTMILL_RETURN_IF_ERROR(
-          ReopenShard(*context_.files, context_.work_folder, work.ticket.chunk, shard.shard));
+      DRAFTMILL_RETURN_IF_ERROR(ReopenShard(*context_.files, context_.work_folder, work.ticket.chunk, shard.shard));
     }
     if (shard.state == ShardState::kPlanned) {
       DRAFTMILL_ASSIGN_OR_RETURN(const bool adopted, Adopt(work, shard.shard));
@@ -250,7 +255,8 @@ Status ChunkPass::FindMissing(ChunkWork& work) {
     }
     const std::vector<WrittenBatch> recorded = RecordedBatches(batch_records, shard.shard);
     if (recorded.empty()) {
-      for (std::int64_t i = 0; i < shard.batches; ++i) work.batch_wanted[static_cast<std::size_t>(shard.first_batch + i)] = true;
+      for (std::int64_t i = 0; i < shard.batches; ++i)
+        work.batch_wanted[static_cast<std::size_t>(shard.first_batch + i)] = true;
       continue;
     }
     DRAFTMILL_ASSIGN_OR_RETURN(
@@ -278,12 +284,14 @@ Result<bool> ChunkPass::Adopt(const ChunkWork& work, std::int64_t shard) {
                                        .failures = FailureRecords(failures, work.ticket.chunk)});
     }
     DRAFTMILL_RETURN_IF_ERROR(RecordPublished(work, shard, *adopted));
-    context_.monitor->Say(EventLevel::kInfo, fmt::format("{}: found whole and right, kept", ShardPath(work.ticket.chunk, shard)));
+    context_.monitor->Say(EventLevel::kInfo,
+                          fmt::format("{}: found whole and right, kept", ShardPath(work.ticket.chunk, shard)));
     return true;
   }
   if (adopted.status().code() != StatusCode::kCorrupt) return adopted.status();
-  context_.monitor->Say(EventLevel::kWarning, fmt::format("{}: not this run's ({}), made again",
-                                                          ShardPath(work.ticket.chunk, shard), adopted.status().message()));
+  context_.monitor->Say(EventLevel::kWarning,
+                        fmt::format("{}: not this run's ({}), made again", ShardPath(work.ticket.chunk, shard),
+                                    adopted.status().message()));
   DRAFTMILL_RETURN_IF_ERROR(context_.files->Remove(path));
   return false;
 }
@@ -297,7 +305,8 @@ Status ChunkPass::Extract(const ChunkWork& work, const std::function<Status(Batc
 
 Result<std::optional<BlockRequest>> ChunkPass::NextBlock(const ChunkWork& work, std::size_t& block) {
   for (; block < work.plan.blocks.size(); ++block) {
-    BlockRequest request{.chunk = &work.tokens, .plan = &work.plan, .block = static_cast<std::int64_t>(block), .batches = {}};
+    BlockRequest request{
+        .chunk = &work.tokens, .plan = &work.plan, .block = static_cast<std::int64_t>(block), .batches = {}};
     std::int64_t tokens = 0;
     const PlanRange& range = work.plan.blocks[block];
     for (std::int64_t batch = range.first; batch < range.first + range.count; ++batch) {
@@ -342,18 +351,23 @@ void ChunkPass::WatchStates(const ChunkWork& work, const BatchStates& states) {
   const std::int64_t slot = LayerOutsideBand(states.check.mean_norms, first_norms_);
   if (slot >= 0 && !norms_reported_) {
     norms_reported_ = true;
-    context_.monitor->Say(EventLevel::kWarning,
-                          fmt::format("chunk {}, batch {}: the mean norm of x_{} is {:.4g}, in the first batch it was {:.4g}",
-                                      work.ticket.chunk, states.batch, context_.convention->layers[static_cast<std::size_t>(slot)],
-                                      states.check.mean_norms[static_cast<std::size_t>(slot)], first_norms_[static_cast<std::size_t>(slot)]));
+    context_.monitor->Say(
+        EventLevel::kWarning,
+        fmt::format("chunk {}, batch {}: the mean norm of x_{} is {:.4g}, in the first batch it was {:.4g}",
+                    work.ticket.chunk, states.batch, context_.convention->layers[static_cast<std::size_t>(slot)],
+                    states.check.mean_norms[static_cast<std::size_t>(slot)],
+                    first_norms_[static_cast<std::size_t>(slot)]));
   }
   agreement_.Add(states.check.agreement);
-  if (agreement_reported_ || agreement_.positions < kFewestPositions || agreement_.as_stored > agreement_.BestWrong()) return;
+  if (agreement_reported_ || agreement_.positions < kFewestPositions || agreement_.as_stored > agreement_.BestWrong())
+    return;
   agreement_reported_ = true;
-  context_.monitor->Say(EventLevel::kWarning,
-                        fmt::format("the model's head agrees with the text at {} of {} positions so far, and at {} in a wrong reading of the "
-                                    "states: stop and try `draftmill doctor model`, unless the model was never trained",
-                                    agreement_.as_stored, agreement_.positions, agreement_.BestWrong()));
+  context_.monitor->Say(
+      EventLevel::kWarning,
+      fmt::format(
+          "the model's head agrees with the text at {} of {} positions so far, and at {} in a wrong reading of the "
+          "states: stop and try `draftmill doctor model`, unless the model was never trained",
+          agreement_.as_stored, agreement_.positions, agreement_.BestWrong()));
 }
 
 /// Told when it begins and when it ends, not every half minute between.
@@ -411,7 +425,8 @@ Status ChunkPass::RecordPublished(const ChunkWork& work, std::int64_t shard, con
 
 Status ChunkPass::Finish(const ChunkWork& work) {
   // Of a chunk that wanted nothing the serial step tells, while the writer's thread may be filling a shard of another one.
-  const bool is_writers = std::find(work.batch_wanted.begin(), work.batch_wanted.end(), true) != work.batch_wanted.end();
+  const bool is_writers =
+      std::find(work.batch_wanted.begin(), work.batch_wanted.end(), true) != work.batch_wanted.end();
   // Shards never cross chunks: one that is still open belongs to a block that was dropped.
   if (is_writers) open_shard_.reset();
   return context_.state->failure();

@@ -36,11 +36,11 @@ struct ChunkPassContext {
   RunMonitor* monitor = nullptr;
   const TokenizeStage* tokenize = nullptr;
   std::string tokenize_fingerprint;
-  Extractor* extractor = nullptr;              ///< nullptr: the pass ends with the vocabulary counts
-  const ShardConvention* convention = nullptr; ///< with an extractor
-  PlanParameters plan_parameters;              ///< with an extractor
-  std::string states_fingerprint;              ///< as shards carry it
-  VocabCounter* vocab_counter = nullptr;       ///< nullptr: the map is up to date, nothing is counted
+  Extractor* extractor = nullptr;               ///< nullptr: the pass ends with the vocabulary counts
+  const ShardConvention* convention = nullptr;  ///< with an extractor
+  PlanParameters plan_parameters;               ///< with an extractor
+  std::string states_fingerprint;               ///< as shards carry it
+  VocabCounter* vocab_counter = nullptr;        ///< nullptr: the map is up to date, nothing is counted
   BadRowJudge* bad_rows = nullptr;
   DiskGuard* disk = nullptr;
   std::function<bool()> should_stop;

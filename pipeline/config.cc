@@ -18,12 +18,9 @@ using yaml::Node;
 
 std::string_view OriginName(ValueOrigin origin) {
   switch (origin) {
-    case ValueOrigin::kDefault:
-      return "default";
-    case ValueOrigin::kFile:
-      return "file";
-    case ValueOrigin::kCommandLine:
-      return "command line";
+    case ValueOrigin::kDefault: return "default";
+    case ValueOrigin::kFile: return "file";
+    case ValueOrigin::kCommandLine: return "command line";
   }
   return "";
 }

@@ -73,12 +73,9 @@ std::vector<CrashPoint> Numbered(const std::vector<std::string>& names) {
 
 std::string_view EndingName(Ending ending) {
   switch (ending) {
-    case Ending::kKill:
-      return "kill";
-    case Ending::kPowerCut:
-      return "power cut";
-    case Ending::kPowerCutNamesSurvive:
-      return "power cut, names survive";
+    case Ending::kKill: return "kill";
+    case Ending::kPowerCut: return "power cut";
+    case Ending::kPowerCutNamesSurvive: return "power cut, names survive";
   }
   return "";
 }
@@ -125,7 +122,8 @@ std::vector<CrashPoint> CrashMatrix::Chosen(int stride) const {
 }
 
 std::string CrashMatrix::Try(const CrashPoint& point, Ending ending) {
-  const std::string what = std::string(EndingName(ending)) + " at " + point.name + " #" + std::to_string(point.nth) + ": ";
+  const std::string what =
+      std::string(EndingName(ending)) + " at " + point.name + " #" + std::to_string(point.nth) + ": ";
   Restart();
   const int first = RunInChild(Crash{point, ending});
   if (first == kCrashed) ++ended_runs_;
@@ -133,7 +131,8 @@ std::string CrashMatrix::Try(const CrashPoint& point, Ending ending) {
     return what + "the run that was to be ended came to " + std::to_string(first) + ": " + LastWords();
   }
   const int second = RunInChild(std::nullopt);
-  if (second != good_exit_status_) return what + "continued, it ended with " + std::to_string(second) + ": " + LastWords();
+  if (second != good_exit_status_)
+    return what + "continued, it ended with " + std::to_string(second) + ": " + LastWords();
   const std::string difference = WhatDiffers();
   return difference.empty() ? "" : what + difference;
 }
@@ -176,7 +175,8 @@ std::string CrashMatrix::WhatDiffers() const {
     if (!files_.contains(name)) return name + " was left behind";
   }
   const std::string work = example_.work().string();
-  if (const std::string rows = StateFacts(work); rows != rows_) return "other rows in state.db: " + FirstDifference(rows_, rows);
+  if (const std::string rows = StateFacts(work); rows != rows_)
+    return "other rows in state.db: " + FirstDifference(rows_, rows);
   Result<StateReader> state = StateReader::Open(work);
   if (!state.ok()) return state.status().message();
   const Result<VerifyReport> report = VerifyWork(RealFileSystem(), *state, work, {.deep = true});

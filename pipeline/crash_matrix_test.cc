@@ -4,6 +4,8 @@
 // them; otherwise those that stand for the others.
 #include "pipeline/crash_matrix.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,8 +13,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "base/test_clock.h"
 
@@ -38,7 +38,8 @@ std::optional<Part> WantedPart() {
   if (wanted == nullptr) return std::nullopt;
   unsigned part = 1;
   unsigned parts = 1;
-  if (std::string_view(wanted) == "all" || std::sscanf(wanted, "%u/%u", &part, &parts) == 2) return Part{part - 1, parts};
+  if (std::string_view(wanted) == "all" || std::sscanf(wanted, "%u/%u", &part, &parts) == 2)
+    return Part{part - 1, parts};
   return std::nullopt;
 }
 
@@ -68,7 +69,8 @@ constexpr Ending kEndings[] = {Ending::kKill, Ending::kPowerCut, Ending::kPowerC
 void TryPoints(CrashMatrix& matrix, const char* what, std::size_t every = 1) {
   ASSERT_EQ(matrix.failure(), "");
   const std::optional<Part> part = WantedPart();
-  const std::vector<CrashPoint> points = part ? Take(*part, matrix.points()) : Take({.part = 0, .parts = every}, matrix.Chosen(kStride));
+  const std::vector<CrashPoint> points =
+      part ? Take(*part, matrix.points()) : Take({.part = 0, .parts = every}, matrix.Chosen(kStride));
   int differences = 0;
   for (std::size_t i = 0; i < points.size() && differences < 20; ++i) {
     for (std::size_t ending = 0; ending < std::size(kEndings); ++ending) {
@@ -93,7 +95,8 @@ TEST_F(CrashMatrixTest, SomePoints) {
 TEST_F(CrashMatrixTest, SomePointsOfAnEpoch) {
   CrashMatrix matrix(example_, [this] {
     ExampleRun::Write(example_.folder() / "more.jsonl",
-                      R"({"prompt": "one more question", "completion": "one more answer"})" "\n");
+                      R"({"prompt": "one more question", "completion": "one more answer"})"
+                      "\n");
     const std::filesystem::path pipeline = example_.folder() / "pipeline.yaml";
     std::string text = ExampleRun::Read(pipeline);
     const std::string source = "{path: rows.jsonl}";

@@ -97,7 +97,8 @@ Result<DetachedRun> Detach(FileSystem& files, Clock& clock, const std::string& w
                            const std::function<int(const std::function<void()>& started)>& run) {
   const int memory = ::memfd_create("draftmill-log", MFD_CLOEXEC);
   std::array<int, 2> told{};
-  if (memory < 0 || ::pipe2(told.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make room for the output of a process");
+  if (memory < 0 || ::pipe2(told.data(), O_CLOEXEC) != 0)
+    return ErrnoStatus(errno, "make room for the output of a process");
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) return ErrnoStatus(errno, "start a process");
@@ -124,8 +125,9 @@ Result<DetachedRun> Detach(FileSystem& files, Clock& clock, const std::string& w
 }
 
 Result<std::string> NewestLog(FileSystem& files, const std::string& work_folder) {
-  const Status none = NotFound("there is no log in " + LogFolder(work_folder) +
-                               ": only runs that were started with --detach write one. `draftmill status` shows the last events");
+  const Status none =
+      NotFound("there is no log in " + LogFolder(work_folder) +
+               ": only runs that were started with --detach write one. `draftmill status` shows the last events");
   const Result<std::vector<FileInfo>> entries = files.List(LogFolder(work_folder));
   if (!entries.ok()) return entries.status().code() == StatusCode::kNotFound ? none : entries.status();
   for (auto entry = entries->rbegin(); entry != entries->rend(); ++entry) {
@@ -144,7 +146,8 @@ Status ReadLog(FileSystem& files, const std::string& work_folder, const std::str
   for (;;) {
     // Asked before the read: what a run wrote last is then read after it has ended.
     DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<LockOwner> owner, RunLock::Peek(work_folder));
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::size_t count, file->ReadAt(offset, std::as_writable_bytes(std::span(buffer))));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::size_t count,
+                               file->ReadAt(offset, std::as_writable_bytes(std::span(buffer))));
     write(std::string_view(buffer.data(), count));
     offset += static_cast<std::int64_t>(count);
     if (count == buffer.size()) continue;

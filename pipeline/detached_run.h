@@ -22,7 +22,7 @@ struct DetachedRun {
   int exit_status = 0;
   int process = 0;
   std::string log_path;
-  std::string log;          ///< what it wrote, where it ended before it began
+  std::string log;  ///< what it wrote, where it ended before it began
 };
 
 /// Forks, and returns in the caller when the run has begun or ended. The new process ends with what `run` returns.

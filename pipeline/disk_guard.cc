@@ -22,10 +22,11 @@ Status DiskGuard::WaitForSpace(std::int64_t needed_bytes, const std::function<bo
     const std::string missing = FormatBytes(min_free_bytes_ + needed_bytes - space.free_bytes);
     const std::int64_t waited_ms = (clock_.MonotonicNs() - start_ns) / 1'000'000;
     if (waited_ms >= wait_ms_) {
-      return DiskFull(fmt::format(
-          "{} are free on the disk of {}, and limits.min_free_disk keeps {}. Nothing published was lost. Free {} there, "
-          "or lower limits.min_free_disk, then run the same command again",
-          FormatBytes(space.free_bytes), folder_, FormatBytes(min_free_bytes_), missing));
+      return DiskFull(
+          fmt::format("{} are free on the disk of {}, and limits.min_free_disk keeps {}. Nothing published was lost. "
+                      "Free {} there, "
+                      "or lower limits.min_free_disk, then run the same command again",
+                      FormatBytes(space.free_bytes), folder_, FormatBytes(min_free_bytes_), missing));
     }
     if (should_stop()) return Cancelled("stopped while waiting for disk space");
     if (!said) {

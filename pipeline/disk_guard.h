@@ -14,8 +14,12 @@ namespace draftmill {
 class DiskGuard {
  public:
   /// `wait_ms` is `limits.disk_wait`: how long to pause for space before giving up with kDiskFull.
-  DiskGuard(FileSystem& file_system, Clock& clock, std::string folder, std::int64_t min_free_bytes, std::int64_t wait_ms)
-      : file_system_(file_system), clock_(clock), folder_(std::move(folder)), min_free_bytes_(min_free_bytes),
+  DiskGuard(FileSystem& file_system, Clock& clock, std::string folder, std::int64_t min_free_bytes,
+            std::int64_t wait_ms)
+      : file_system_(file_system),
+        clock_(clock),
+        folder_(std::move(folder)),
+        min_free_bytes_(min_free_bytes),
         wait_ms_(wait_ms) {}
 
   /// Returns at once where `needed_bytes` can be written and min_free_disk is still left; otherwise says so through

@@ -18,7 +18,8 @@ json::Value TinyConfig() {
   return json::Parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16,
     "intermediate_size": 24, "num_hidden_layers": 7, "num_attention_heads": 2, "num_key_value_heads": 1,
     "rms_norm_eps": 1e-5, "vocab_size": 300, "max_position_embeddings": 256, "tie_word_embeddings": true,
-    "rope_theta": 10000.0, "torch_dtype": "bfloat16", "eos_token_id": 257})").value();
+    "rope_theta": 10000.0, "torch_dtype": "bfloat16", "eos_token_id": 257})")
+      .value();
 }
 
 /// One token a byte, and two control tokens: enough for any text.
@@ -31,21 +32,29 @@ json::Value ByteTokenizer() {
   json::Array added;
   std::int64_t id = 256;
   for (const char* content : {"<|im_start|>", "<|im_end|>"}) {
-    added.push_back(json::Object{{"id", id++}, {"content", content}, {"single_word", false}, {"lstrip", false},
-                                 {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back(json::Object{{"id", id++},
+                                 {"content", content},
+                                 {"single_word", false},
+                                 {"lstrip", false},
+                                 {"rstrip", false},
+                                 {"normalized", false},
+                                 {"special", true}});
   }
-  json::Object byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  return json::Object{{"version", "1.0"},
-                      {"added_tokens", std::move(added)},
-                      {"normalizer", nullptr},
-                      {"pre_tokenizer", byte_level},
-                      {"post_processor", nullptr},
-                      {"decoder", std::move(byte_level)},
-                      {"model", json::Object{{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", json::Array{}}}}};
+  json::Object byte_level{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return json::Object{
+      {"version", "1.0"},
+      {"added_tokens", std::move(added)},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", std::move(byte_level)},
+      {"model", json::Object{{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", json::Array{}}}}};
 }
 
 constexpr const char* kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% "
+    "endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 class ExampleExtractor final : public Extractor {
@@ -104,7 +113,8 @@ ExampleRun::ExampleRun(const fs::path& parent) : model_(TinyConfig()) {
   std::string pattern = (parent / "draftmill-run-XXXXXX").string();
   folder_ = mkdtemp(pattern.data());
   Write(model() / "tokenizer.json", json::Write(ByteTokenizer()));
-  Write(model() / "tokenizer_config.json", json::Write(json::Object{{"chat_template", kChatMl}, {"eos_token", "<|im_end|>"}}));
+  Write(model() / "tokenizer_config.json",
+        json::Write(json::Object{{"chat_template", kChatMl}, {"eos_token", "<|im_end|>"}}));
   WriteRows(40);
   WritePipeline("");
 }
@@ -136,12 +146,13 @@ void ExampleRun::WriteRows(int count, const std::string& last_answer) const {
 }
 
 void ExampleRun::WritePipeline(const std::string& more, int chunk_rows) const {
-  Write(folder_ / "pipeline.yaml", "work: work\nmodel: {path: " + model().string() +
-                                       "}\ningest: {sources: [{path: rows.jsonl}], chunk_rows: " + std::to_string(chunk_rows) +
-                                       ", shuffle: {seed: 3}}\n"
-                                       "write: {shard_bytes: 64KiB}\n"
-                                       "limits: {memory: 256MiB, threads: 2, min_free_disk: 0}\n" +
-                                       more);
+  Write(folder_ / "pipeline.yaml",
+        "work: work\nmodel: {path: " + model().string() +
+            "}\ningest: {sources: [{path: rows.jsonl}], chunk_rows: " + std::to_string(chunk_rows) +
+            ", shuffle: {seed: 3}}\n"
+            "write: {shard_bytes: 64KiB}\n"
+            "limits: {memory: 256MiB, threads: 2, min_free_disk: 0}\n" +
+            more);
 }
 
 Config ExampleRun::Load() const {

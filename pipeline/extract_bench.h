@@ -19,48 +19,51 @@ namespace draftmill {
 
 struct ExtractBenchRequest {
   ExtractOptions options;
-  double seconds = 30;                 ///< of each measurement of the engine
-  double disk_seconds = 0;             ///< of the one with shards, where it is to be another; 0: the same
-  double product_seconds = 20;         ///< of each measurement of products
-  std::int64_t mean_tokens = 1856;     ///< of a sample, nearly
+  double seconds = 30;              ///< of each measurement of the engine
+  double disk_seconds = 0;          ///< of the one with shards, where it is to be another; 0: the same
+  double product_seconds = 20;      ///< of each measurement of products
+  std::int64_t mean_tokens = 1856;  ///< of a sample, nearly
   std::int64_t max_tokens = 4096;
-  std::int64_t batch_tokens = 0;       ///< 0 for auto
-  std::int64_t block_tokens = 0;       ///< 0 for auto
-  std::string work_folder;             ///< where shards are written, and deleted once published; empty: to nowhere only
+  std::int64_t batch_tokens = 0;  ///< 0 for auto
+  std::int64_t block_tokens = 0;  ///< 0 for auto
+  std::string work_folder;        ///< where shards are written, and deleted once published; empty: to nowhere only
 };
 
 /// One measurement of the engine.
 struct ExtractRate {
   double seconds = 0;
   std::int64_t tokens = 0;
-  double processor_seconds = 0;        ///< of all threads of the program
-  double flops = 0;                    ///< of linear layers and causal attention, all in all
+  double processor_seconds = 0;  ///< of all threads of the program
+  double flops = 0;              ///< of linear layers and causal attention, all in all
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
   double flops_per_second() const { return seconds > 0 ? flops / seconds : 0; }
 };
 
 struct ExtractBenchReport {
   std::string numerics_environment;
-  std::int64_t devices = 1;            ///< GPUs that took part; 1 on the CPU
+  std::int64_t devices = 1;  ///< GPUs that took part; 1 on the CPU
   std::int64_t batch_tokens = 0;
   std::int64_t block_tokens = 0;
-  std::string decisions;               ///< what the engine said of weights and memory
-  std::int64_t mean_tokens = 0;        ///< as drawn
+  std::string decisions;         ///< what the engine said of weights and memory
+  std::int64_t mean_tokens = 0;  ///< as drawn
   double load_seconds = 0;
-  double product_flops_before = 0;     ///< per second, of one GPU; 0 on the CPU
+  double product_flops_before = 0;  ///< per second, of one GPU; 0 on the CPU
   double product_flops_after = 0;
-  double to_host_bytes = 0;            ///< per second
+  double to_host_bytes = 0;  ///< per second
   double state_bytes_per_token = 0;
-  double disk_bytes = 0;               ///< per second, of the disk alone; 0 where no folder was named
+  double disk_bytes = 0;  ///< per second, of the disk alone; 0 where no folder was named
   ExtractRate nowhere;
-  ExtractRate to_disk;                 ///< seconds 0 where no folder was named
+  ExtractRate to_disk;  ///< seconds 0 where no folder was named
 
   /// The mean of both measurements of products, for all GPUs together.
-  double product_flops() const { return static_cast<double>(devices) * (product_flops_before + product_flops_after) / 2; }
+  double product_flops() const {
+    return static_cast<double>(devices) * (product_flops_before + product_flops_after) / 2;
+  }
 };
 
 /// `progress` gets a line as each part begins.
-Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request, const std::function<void(const std::string&)>& progress);
+Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request,
+                                          const std::function<void(const std::string&)>& progress);
 
 /// The report under the names that `draftmill bench extract --json` prints.
 json::Value ExtractBenchFacts(const ExtractBenchReport& report);

@@ -23,7 +23,8 @@ struct FileSample {
   bool reached_end = false;
 };
 
-std::int64_t TokensOfRow(std::string_view text, const RunInputs& inputs, RowForm form, TokenizeStage::LocalState& local) {
+std::int64_t TokensOfRow(std::string_view text, const RunInputs& inputs, RowForm form,
+                         TokenizeStage::LocalState& local) {
   Result<json::Value> row = json::Parse(text);
   if (!row.ok()) return 0;
   const Result<json::Value> conversation = CanonicalConversation(std::move(row).value(), form, inputs.ingest.normalize);
@@ -88,8 +89,10 @@ Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t
     tokenized_tokens += chunk.tokens;
   }
   forecast.is_exact = tokenized_rows == forecast.rows;
-  const double share = tokenized_rows == 0 ? 0 : static_cast<double>(forecast.rows) / static_cast<double>(tokenized_rows);
-  forecast.tokens = forecast.is_exact ? tokenized_tokens : static_cast<std::int64_t>(share * static_cast<double>(tokenized_tokens));
+  const double share =
+      tokenized_rows == 0 ? 0 : static_cast<double>(forecast.rows) / static_cast<double>(tokenized_rows);
+  forecast.tokens =
+      forecast.is_exact ? tokenized_tokens : static_cast<std::int64_t>(share * static_cast<double>(tokenized_tokens));
   forecast.states_bytes = forecast.tokens * bytes_per_token;
   forecast.states_bytes_left = (forecast.tokens - published_tokens) * bytes_per_token;
   return forecast;
@@ -101,8 +104,9 @@ Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files)
   for (const SourceFile& source : inputs.source_files) {
     DRAFTMILL_ASSIGN_OR_RETURN(const FileSample sample, SampleFile(source, inputs, files, *local));
     if (sample.rows == 0) continue;
-    const double scale = sample.reached_end ? 1.0
-                                            : static_cast<double>(source.info.size_bytes) / static_cast<double>(sample.packed_bytes);
+    const double scale = sample.reached_end
+                             ? 1.0
+                             : static_cast<double>(source.info.size_bytes) / static_cast<double>(sample.packed_bytes);
     const auto rows = static_cast<std::int64_t>(scale * static_cast<double>(sample.rows));
     const std::int64_t taken = RowsTaken(inputs.ingest.sources[source.spec], rows);
     forecast.rows += taken;

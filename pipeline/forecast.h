@@ -12,10 +12,10 @@
 namespace draftmill {
 
 struct Forecast {
-  bool is_exact = false;            ///< everything is tokenized already
+  bool is_exact = false;  ///< everything is tokenized already
   std::int64_t rows = 0;
   std::int64_t tokens = 0;
-  std::int64_t states_bytes = 0;    ///< of all hidden states
+  std::int64_t states_bytes = 0;       ///< of all hidden states
   std::int64_t states_bytes_left = 0;  ///< of those that are not published yet
 };
 

@@ -73,8 +73,10 @@ class StateSink final : public TotalsSink {
   }
 };
 
-Status RecordChunk(FileSystem& files, const std::string& work_folder, const IngestedChunkFacts& facts, StateWriter& state) {
-  DRAFTMILL_ASSIGN_OR_RETURN(const IngestedChunk chunk, ReadIngestedChunk(files, work_folder, facts.chunk, facts.digest));
+Status RecordChunk(FileSystem& files, const std::string& work_folder, const IngestedChunkFacts& facts,
+                   StateWriter& state) {
+  DRAFTMILL_ASSIGN_OR_RETURN(const IngestedChunk chunk,
+                             ReadIngestedChunk(files, work_folder, facts.chunk, facts.digest));
   std::vector<ConversationRecord> records;
   records.reserve(chunk.rows.size());
   for (const IngestedRow& row : chunk.rows) {
@@ -191,7 +193,8 @@ Result<IngestSummary> RunIngest(const IngestOptions& options, FileSystem& files,
   return summary;
 }
 
-Status RecordIngested(FileSystem& files, const std::string& work_folder, const IngestSummary& summary, StateWriter& state) {
+Status RecordIngested(FileSystem& files, const std::string& work_folder, const IngestSummary& summary,
+                      StateWriter& state) {
   for (const IngestedChunkFacts& chunk : summary.chunks) {
     DRAFTMILL_RETURN_IF_ERROR(RecordChunk(files, work_folder, chunk, state));
   }

@@ -21,6 +21,7 @@ Result<IngestSummary> RunIngest(const IngestOptions& options, FileSystem& files,
 
 /// Puts what stands in ingested/ into the database: sources, conversations, chunks, refused rows. `summary` is what
 /// ingested/index.json says, and may know more of the sources. Used where ingest replaced files, and by `state rebuild`.
-Status RecordIngested(FileSystem& files, const std::string& work_folder, const IngestSummary& summary, StateWriter& state);
+Status RecordIngested(FileSystem& files, const std::string& work_folder, const IngestSummary& summary,
+                      StateWriter& state);
 
 }  // namespace draftmill

@@ -57,7 +57,8 @@ json::Value ChunkFacts(const std::vector<ChunkRecord>& chunks) {
 float Bf16ToFloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
 /// Mean over tokens of the L2 norm of one layer's state; "not finite" where there is a NaN or an infinity.
-json::Value MeanNorm(const std::vector<std::uint16_t>& states, std::size_t slot, std::size_t extent, std::size_t hidden_size) {
+json::Value MeanNorm(const std::vector<std::uint16_t>& states, std::size_t slot, std::size_t extent,
+                     std::size_t hidden_size) {
   double sum_of_norms = 0;
   const std::size_t tokens = states.size() / extent;
   for (std::size_t first = slot * hidden_size; first < states.size(); first += extent) {

@@ -34,14 +34,10 @@ std::string Quoted(std::string_view text) {
 
 std::string DescribeNode(const Node& node) {
   switch (node.kind) {
-    case Kind::kNull:
-      return "empty";
-    case Kind::kSequence:
-      return "a list";
-    case Kind::kMapping:
-      return "a mapping";
-    case Kind::kScalar:
-      break;
+    case Kind::kNull: return "empty";
+    case Kind::kSequence: return "a list";
+    case Kind::kMapping: return "a mapping";
+    case Kind::kScalar: break;
   }
   return node.quoted ? "the text \"" + Quoted(node.text).substr(1, Quoted(node.text).size() - 2) + "\""
                      : Quoted(node.text);
@@ -127,24 +123,15 @@ std::string ListOfWords(const std::vector<std::string>& words) {
 
 std::string DescribeType(const ParameterSpec& spec) {
   switch (spec.type) {
-    case ParameterType::kInteger:
-      return "an integer" + RangeAsText(spec);
-    case ParameterType::kNumber:
-      return "a number" + RangeAsText(spec);
-    case ParameterType::kBool:
-      return "`true` or `false`";
-    case ParameterType::kText:
-      return "text";
-    case ParameterType::kPath:
-      return "a path";
-    case ParameterType::kChoice:
-      return (spec.choices.size() > 1 ? "one of " : "") + ListOfWords(spec.choices);
-    case ParameterType::kBytes:
-      return "a size such as `256MiB`" + RangeAsText(spec);
-    case ParameterType::kDuration:
-      return "a duration such as `90s`" + RangeAsText(spec);
-    case ParameterType::kTextList:
-      return "a list of text";
+    case ParameterType::kInteger: return "an integer" + RangeAsText(spec);
+    case ParameterType::kNumber: return "a number" + RangeAsText(spec);
+    case ParameterType::kBool: return "`true` or `false`";
+    case ParameterType::kText: return "text";
+    case ParameterType::kPath: return "a path";
+    case ParameterType::kChoice: return (spec.choices.size() > 1 ? "one of " : "") + ListOfWords(spec.choices);
+    case ParameterType::kBytes: return "a size such as `256MiB`" + RangeAsText(spec);
+    case ParameterType::kDuration: return "a duration such as `90s`" + RangeAsText(spec);
+    case ParameterType::kTextList: return "a list of text";
     case ParameterType::kIntegerList:
       return "a list of integers" + (RangeAsText(spec).empty() ? "" : ", each" + RangeAsText(spec));
     case ParameterType::kMapping: {
@@ -155,8 +142,7 @@ std::string DescribeType(const ParameterSpec& spec) {
       }
       return "a mapping" + (fields.empty() ? "" : fields + "}`");
     }
-    case ParameterType::kSources:
-      return "a list of sources such as `- {path: data/chat.jsonl}`";
+    case ParameterType::kSources: return "a list of sources such as `- {path: data/chat.jsonl}`";
   }
   return "";
 }
@@ -235,15 +221,12 @@ std::optional<json::Value> ParameterReader::ReadTyped(const ParameterSpec& spec,
                                                       const std::string& full_name) {
   switch (spec.type) {
     case ParameterType::kTextList:
-    case ParameterType::kIntegerList:
-      return ReadList(spec, node, full_name);
+    case ParameterType::kIntegerList: return ReadList(spec, node, full_name);
     case ParameterType::kMapping:
       if (node.kind != Kind::kMapping) return Refuse(spec, node, full_name);
       return spec.fields.empty() ? ReadFreeMapping(node, full_name) : ReadFields(spec, node, full_name);
-    case ParameterType::kSources:
-      return ReadSources(spec, node, full_name);
-    default:
-      return node.kind == Kind::kScalar ? ReadScalar(spec, node, full_name) : Refuse(spec, node, full_name);
+    case ParameterType::kSources: return ReadSources(spec, node, full_name);
+    default: return node.kind == Kind::kScalar ? ReadScalar(spec, node, full_name) : Refuse(spec, node, full_name);
   }
 }
 
@@ -276,12 +259,9 @@ std::optional<json::Value> ParameterReader::ReadScalar(const ParameterSpec& spec
     case ParameterType::kPath:
       if (!node.text.empty()) return json::Value(ResolvePath(base_folder_, node.text));
       return Refuse(spec, node, full_name);
-    case ParameterType::kBytes:
-      return quantity(ParseByteSize(node.text));
-    case ParameterType::kDuration:
-      return quantity(ParseDurationMs(node.text));
-    default:
-      break;
+    case ParameterType::kBytes: return quantity(ParseByteSize(node.text));
+    case ParameterType::kDuration: return quantity(ParseDurationMs(node.text));
+    default: break;
   }
   if (std::find(spec.choices.begin(), spec.choices.end(), node.text) != spec.choices.end())
     return json::Value(node.text);

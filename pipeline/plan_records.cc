@@ -81,9 +81,8 @@ ChunkPlanRecord PlanRecordOf(const ChunkWork& work, const PlanParameters& parame
                               .bytes = plan.batch_tokens[i] * parameters.bytes_per_token});
   }
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
-    ShardRecord shard{.shard = static_cast<std::int64_t>(i),
-                      .first_batch = plan.shards[i].first,
-                      .batches = plan.shards[i].count};
+    ShardRecord shard{
+        .shard = static_cast<std::int64_t>(i), .first_batch = plan.shards[i].first, .batches = plan.shards[i].count};
     for (std::int64_t batch = shard.first_batch; batch < shard.first_batch + shard.batches; ++batch) {
       shard.samples += plan.batches[static_cast<std::size_t>(batch)].count;
       shard.tokens += plan.batch_tokens[static_cast<std::size_t>(batch)];
@@ -107,8 +106,9 @@ Result<PlanParameters> PlanParametersFromBytes(std::span<const std::uint8_t> sto
       read("shard_bytes", parameters.shard_bytes) && read("bytes_per_token", parameters.bytes_per_token)) {
     return parameters;
   }
-  return Corrupt("a plan in state.db cannot be read, so the database is damaged. The published files are untouched: move "
-                 "state.db away, then `draftmill state TARGET rebuild` makes it again from them");
+  return Corrupt(
+      "a plan in state.db cannot be read, so the database is damaged. The published files are untouched: move "
+      "state.db away, then `draftmill state TARGET rebuild` makes it again from them");
 }
 
 std::int64_t ShardOfBatch(const ChunkPlan& plan, std::int64_t batch) {

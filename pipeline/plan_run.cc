@@ -115,7 +115,8 @@ Result<json::Value> PlanRun(const Config& config) {
                                 {"states_bytes", forecast.states_bytes},
                                 {"states_bytes_left", forecast.states_bytes_left}}},
       {"plan", PlanFacts(inputs)},
-      {"disk", json::Object{{"free_bytes", space.free_bytes}, {"min_free_disk_bytes", inputs.min_free_disk_bytes},
+      {"disk", json::Object{{"free_bytes", space.free_bytes},
+                            {"min_free_disk_bytes", inputs.min_free_disk_bytes},
                             {"holds_the_states", FitsOnDisk(forecast, space, inputs.min_free_disk_bytes)}}}});
 }
 

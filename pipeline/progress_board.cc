@@ -45,14 +45,10 @@ std::string Counts(const StageProgress& progress) {
 
 std::string When(const StageView& stage) {
   switch (stage.progress.activity) {
-    case StageActivity::kWaiting:
-      return "waiting";
-    case StageActivity::kPaused:
-      return "paused";
-    case StageActivity::kDone:
-      return "done in " + FormatSeconds(stage.running_seconds);
-    case StageActivity::kRunning:
-      break;
+    case StageActivity::kWaiting: return "waiting";
+    case StageActivity::kPaused: return "paused";
+    case StageActivity::kDone: return "done in " + FormatSeconds(stage.running_seconds);
+    case StageActivity::kRunning: break;
   }
   return stage.eta_seconds ? "ETA " + FormatSeconds(*stage.eta_seconds) : FormatSeconds(stage.running_seconds);
 }

@@ -180,7 +180,8 @@ std::optional<std::string> RowOfFailure(const json::Value& exported) {
     std::replace(row.begin(), row.end(), '\n', ' ');
     return row;
   }
-  if (const json::Value* conversation = exported.Find("conversation"); conversation != nullptr) return json::Write(*conversation);
+  if (const json::Value* conversation = exported.Find("conversation"); conversation != nullptr)
+    return json::Write(*conversation);
   return std::nullopt;
 }
 

@@ -54,9 +54,11 @@ Status MoveDamagedAway(FileSystem& files, const std::string& work_folder) {
   {
     Result<StateReader> state = StateReader::Open(work_folder, files);
     if (state.status().code() == StatusCode::kNotFound) return OkStatus();
-    const Result<std::string> finding = state.ok() ? state->connection().QueryText("PRAGMA quick_check(1)") : state.status();
+    const Result<std::string> finding =
+        state.ok() ? state->connection().QueryText("PRAGMA quick_check(1)") : state.status();
     if (finding.ok() && *finding == "ok") {
-      return Conflict(path + " can be read, so there is nothing to rebuild. Nothing was changed. To have it made again all "
+      return Conflict(path +
+                      " can be read, so there is nothing to rebuild. Nothing was changed. To have it made again all "
                       "the same, move it away first");
     }
   }
@@ -89,7 +91,8 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
   // Everything is read before anything is moved.
   const Result<IngestSummary> summary = ReadIngestSummary(files, work_folder);
   if (summary.status().code() == StatusCode::kNotFound) {
-    return NotFound("there is no finished ingest in " + work_folder + " to rebuild from (no ingested/index.json). "
+    return NotFound("there is no finished ingest in " + work_folder +
+                    " to rebuild from (no ingested/index.json). "
                     "`draftmill run` starts from the sources and keeps the shards that are whole and right");
   }
   if (!summary.ok()) return summary.status();
@@ -101,7 +104,8 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
   std::vector<std::string> names;
   for (const StageSpec* spec : AllStages()) names.push_back(spec->name);
   state->DeclareStages(names);
-  for (const auto& [stage, fingerprint] : run.fingerprints) state->SetFingerprint(stage, CodeVersion(fingerprint), fingerprint);
+  for (const auto& [stage, fingerprint] : run.fingerprints)
+    state->SetFingerprint(stage, CodeVersion(fingerprint), fingerprint);
   if (run.plan.batch_tokens > 0 && run.plan.block_tokens > 0) StoreSizes(*state, run.plan);
   const std::string numerics = NumericsOfShards(files, work_folder);
   if (!numerics.empty()) state->SetFact(std::string(kFactNumerics), numerics);
@@ -114,8 +118,9 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
       {"chunks", static_cast<std::int64_t>(summary->chunks.size())},
       {"conversations", summary->kept()},
       {"rejected", summary->rejected()},
-      {"next", "`draftmill run` tokenizes the ingested rows again, keeps every shard that is whole and right, and computes "
-               "what is missing"}});
+      {"next",
+       "`draftmill run` tokenizes the ingested rows again, keeps every shard that is whole and right, and computes "
+       "what is missing"}});
 }
 
 }  // namespace draftmill

@@ -40,7 +40,8 @@ namespace {
 /// One run from the first check to the report. Members are filled in the order of the functions.
 class PipelineRun {
  public:
-  PipelineRun(const Config& config, const RunRequest& request, ProgressSink& progress, const RunEnvironment& environment)
+  PipelineRun(const Config& config, const RunRequest& request, ProgressSink& progress,
+              const RunEnvironment& environment)
       : config_(config),
         request_(request),
         progress_(progress),
@@ -174,7 +175,8 @@ Status PipelineRun::TakeGpus(ExtractOptions& options) {
 Status PipelineRun::CheckRequest() const {
   if (Reaches("extract") && !make_extractor_) {
     return Unsupported(
-        "this draftmill was built without torch, so it cannot run `extract`. Nothing was started. `draftmill run TARGET "
+        "this draftmill was built without torch, so it cannot run `extract`. Nothing was started. `draftmill run "
+        "TARGET "
         "--until vocab_map` makes corpus/ and vocab/; for the states use a build with torch (cmake --preset release)");
   }
   return OkStatus();
@@ -196,7 +198,8 @@ Status PipelineRun::ReadKnown() {
 }
 
 Status PipelineRun::CheckDisk() {
-  DRAFTMILL_RETURN_IF_ERROR(disk_->WaitForSpace(0, ShouldStop(), [this](const std::string& text) { progress_.Line(text); }));
+  DRAFTMILL_RETURN_IF_ERROR(
+      disk_->WaitForSpace(0, ShouldStop(), [this](const std::string& text) { progress_.Line(text); }));
   if (!Reaches("write")) return OkStatus();
   Forecast forecast = ForecastFromChunks(chunks_, inputs_.plan.bytes_per_token);
   if (forecast.tokens == 0) {
@@ -206,7 +209,8 @@ Status PipelineRun::CheckDisk() {
   if (FitsOnDisk(forecast, space, inputs_.min_free_disk_bytes)) return OkStatus();
   return DiskFull(fmt::format(
       "about {} of hidden states are to be written ({} tokens of {} each), and of {} free on the disk of {} "
-      "limits.min_free_disk keeps {}. Nothing was started. Free space, take fewer rows (`take` of a source), store fewer "
+      "limits.min_free_disk keeps {}. Nothing was started. Free space, take fewer rows (`take` of a source), store "
+      "fewer "
       "layers (extract.layers), or name another work folder with --work DIR",
       FormatBytes(forecast.states_bytes_left), FormatCount(forecast.tokens), FormatBytes(inputs_.plan.bytes_per_token),
       FormatBytes(space.free_bytes), work_, FormatBytes(inputs_.min_free_disk_bytes)));
@@ -220,9 +224,10 @@ Status PipelineRun::SettleChanges() {
   }
   const std::vector<StageChange> changes = FindChanges(stages_, fingerprints_);
   if (NeedConsent(changes) && !request_.accept_changes) {
-    return Conflict("what this run depends on has changed since it was begun:\n" + Describe(changes, inputs_.source_names) +
-                    "Nothing was touched. Put it back as it was, or run again with --accept-changes, or name another work "
-                    "folder with --work DIR");
+    return Conflict(
+        "what this run depends on has changed since it was begun:\n" + Describe(changes, inputs_.source_names) +
+        "Nothing was touched. Put it back as it was, or run again with --accept-changes, or name another work "
+        "folder with --work DIR");
   }
   DRAFTMILL_RETURN_IF_ERROR(CheckThatSourcesAreThere(changes));
   if (!changes.empty()) {
@@ -230,7 +235,8 @@ Status PipelineRun::SettleChanges() {
                    Describe(changes, inputs_.source_names));
   }
   // Before anything that the manifest lists is marked as work.
-  if (!changes.empty() || (request_.rerun_stage && !RerunsStates())) DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
+  if (!changes.empty() || (request_.rerun_stage && !RerunsStates()))
+    DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(AcceptChanges(changes, fingerprints_, chunks_, *state_));
   // States are marked only when the model has been loaded and found to be the right one.
   if (request_.rerun_stage && !RerunsStates()) MarkForRerun(*request_.rerun_stage, *state_);
@@ -242,12 +248,14 @@ Status PipelineRun::CheckThatSourcesAreThere(const std::vector<StageChange>& cha
   if (inputs_.missing_sources.empty()) return OkStatus();
   bool is_wanted = request_.rerun_stage == "ingest";
   for (const StageChange& change : changes) is_wanted = is_wanted || change.stage == "ingest";
-  for (const StageRecord& stage : stages_) is_wanted = is_wanted || (stage.stage == "ingest" && stage.state != StageState::kDone);
+  for (const StageRecord& stage : stages_)
+    is_wanted = is_wanted || (stage.stage == "ingest" && stage.state != StageState::kDone);
   for (const ChunkRecord& chunk : chunks_) is_wanted = is_wanted || !chunk.ingested;
   if (!is_wanted) return OkStatus();
-  return NotFound("the sources are to be read again, but " + inputs_.missing_sources +
-                  ". Nothing was touched: what was ingested, and all that was made of it, stands. Put the sources back and "
-                  "run again");
+  return NotFound(
+      "the sources are to be read again, but " + inputs_.missing_sources +
+      ". Nothing was touched: what was ingested, and all that was made of it, stands. Put the sources back and "
+      "run again");
 }
 
 Status PipelineRun::Begin() {
@@ -413,8 +421,8 @@ bool PipelineRun::StatesAreWanted(const std::vector<ChunkRecord>& wanted) const 
 Status PipelineRun::OpenExtractor() {
   state_->SetStageState("extract", StageState::kRunning);
   state_->SetStageState("write", StageState::kRunning);
-  monitor_->Say(EventLevel::kInfo, fmt::format("loading {} ({})", inputs_.extract.model_folder,
-                                               FormatBytes(inputs_.model.weight_bytes)));
+  monitor_->Say(EventLevel::kInfo,
+                fmt::format("loading {} ({})", inputs_.extract.model_folder, FormatBytes(inputs_.model.weight_bytes)));
   inputs_.extract.say = [this](const std::string& text) { monitor_->Say(EventLevel::kInfo, text); };
   inputs_.extract.should_stop = ShouldStop();
   DRAFTMILL_RETURN_IF_ERROR(ClaimDevices(inputs_.extract));  // where nothing was wanted until now
@@ -448,11 +456,13 @@ Status PipelineRun::CheckNumerics() {
   }
   if (before && *before != environment) {
     if (!request_.accept_changes) {
-      return Conflict(fmt::format(
-          "this machine computes with other libraries or instructions than the run was begun with:\n  extract: numerics "
-          "environment: {} -> {}\nPublished shards stay as they are with --accept-changes, and the rest is computed here; "
-          "its last bits may differ. Nothing was touched",
-          *before, environment));
+      return Conflict(
+          fmt::format("this machine computes with other libraries or instructions than the run was begun with:\n  "
+                      "extract: numerics "
+                      "environment: {} -> {}\nPublished shards stay as they are with --accept-changes, and the rest is "
+                      "computed here; "
+                      "its last bits may differ. Nothing was touched",
+                      *before, environment));
     }
     // Batches of open shards were computed there: a shard holds the states of one environment.
     DRAFTMILL_RETURN_IF_ERROR(RedoOpenShards(*state_, work_, files_, chunks_));
@@ -471,7 +481,8 @@ Status PipelineRun::CheckWeights() {
     if (!request_.accept_changes) {
       return Conflict(fmt::format(
           "the weights of {} are not those that this run was begun with (digest {} -> {}), though their headers are. "
-          "Nothing was published. Put the right files back, or run again with --accept-changes to compute all states again",
+          "Nothing was published. Put the right files back, or run again with --accept-changes to compute all states "
+          "again",
           inputs_.extract.model_folder, *before, digest));
     }
     DRAFTMILL_RETURN_IF_ERROR(state_->Wait(state_->RedoAllExtraction()));
@@ -504,11 +515,13 @@ Status PipelineRun::CheckThatSamplesExist() {
   for (const ChunkRecord& chunk : chunks_) samples += chunk.samples;
   if (samples > 0) return OkStatus();
   if (chunks_.empty()) {
-    return InvalidInput("no row came out of the sources: they hold none that is good, or `take` lets none through. "
-                        "`draftmill status TARGET` counts what was read, refused and not taken");
+    return InvalidInput(
+        "no row came out of the sources: they hold none that is good, or `take` lets none through. "
+        "`draftmill status TARGET` counts what was read, refused and not taken");
   }
-  return InvalidInput("no row gave a sample. `draftmill quarantine TARGET list` shows each with its reason; mend the "
-                      "sources and run again");
+  return InvalidInput(
+      "no row gave a sample. `draftmill quarantine TARGET list` shows each with its reason; mend the "
+      "sources and run again");
 }
 
 Status PipelineRun::FinishStages() {
@@ -527,7 +540,8 @@ Status PipelineRun::FinishStages() {
 Result<bool> PipelineRun::ManifestStands() {
   const std::string name = "manifest.json";
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<std::string> recorded, state.Fact(std::string(kFactDigestPrefix) + name));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<std::string> recorded,
+                             state.Fact(std::string(kFactDigestPrefix) + name));
   const Result<PublishedFile> found = DigestFile(files_, work_, name);
   if (!found.ok() && found.status().code() != StatusCode::kNotFound) return found.status();
   return found.ok() && recorded && *recorded == ToHex(found->digest);
@@ -545,7 +559,8 @@ Status PipelineRun::PublishManifest() {
   }
   // Taken down before: a manifest that stands is then always the one that the database knows.
   const Hash128 digest = HashBytes128(ManifestText(manifest));
-  DRAFTMILL_RETURN_IF_ERROR(state_->Wait(state_->SetFact(std::string(kFactDigestPrefix) + "manifest.json", ToHex(digest))));
+  DRAFTMILL_RETURN_IF_ERROR(
+      state_->Wait(state_->SetFact(std::string(kFactDigestPrefix) + "manifest.json", ToHex(digest))));
   return WriteManifest(files_, work_, manifest);
 }
 
@@ -569,7 +584,8 @@ RunReport PipelineRun::Report(const Status& status, bool was_started) {
     report.summary = "draftmill: " + status.message();
     // Said by SQLite or by a system call, it names no way out.
     if (status.code() == StatusCode::kDiskFull && status.message().find("Free ") == std::string::npos) {
-      report.summary += fmt::format(". Nothing was started. Free space on the disk of {}, then run the same command again", work_);
+      report.summary +=
+          fmt::format(". Nothing was started. Free space on the disk of {}, then run the same command again", work_);
     }
     report.facts = json::Object{{"exit_status", report.exit_status}, {"error", status.ToString()}};
     return report;

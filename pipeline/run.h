@@ -32,7 +32,7 @@ struct RunRequest {
   std::optional<std::string> state_folder = {};
   /// Told when the run has begun, so that whoever waits for that need not any longer.
   std::function<void()> on_started = {};
-  bool json = false;                            ///< the report goes to a program: `summary` is not shown
+  bool json = false;  ///< the report goes to a program: `summary` is not shown
 };
 
 /// What a run works with outside of itself. Tests stand others in their place.

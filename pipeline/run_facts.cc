@@ -19,7 +19,8 @@ std::int64_t IntegerOf(const json::Value* object, std::string_view name) {
 Result<Fingerprint> FingerprintOf(const json::Value& stage) {
   const json::Value* parts = stage.Find("parts");
   const json::Value* hash = stage.Find("hash");
-  if (parts == nullptr || !parts->is_object() || hash == nullptr || !hash->is_string()) return Corrupt("no `parts` or `hash`");
+  if (parts == nullptr || !parts->is_object() || hash == nullptr || !hash->is_string())
+    return Corrupt("no `parts` or `hash`");
   Fingerprint fingerprint;
   for (const auto& [name, value] : parts->as_object()) {
     if (!value.is_string()) return Corrupt("the part `" + name + "` is no text");

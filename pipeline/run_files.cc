@@ -68,7 +68,8 @@ Result<std::vector<PublishedFile>> VocabFiles(FileSystem& files, const std::stri
 }
 
 json::Value ManifestFacts(const Config& config, const RunInputs& inputs,
-                          const std::map<std::string, Fingerprint>& fingerprints, const std::vector<ChunkRecord>& chunks) {
+                          const std::map<std::string, Fingerprint>& fingerprints,
+                          const std::vector<ChunkRecord>& chunks) {
   json::Object hashes;
   for (const auto& [stage, fingerprint] : fingerprints) hashes.emplace_back(stage, fingerprint.hash());
   return json::Object{{"model", json::Object{{"family", inputs.model.family},
@@ -98,8 +99,8 @@ json::Value PortableValues(const Config& config) {
     for (const ParameterSpec& parameter : section.parameters) {
       json::Value* value = holder->Find(parameter.name);
       if (value == nullptr) continue;
-      const bool is_word = value->is_string() && std::find(parameter.words.begin(), parameter.words.end(), value->as_string()) !=
-                                                     parameter.words.end();
+      const bool is_word = value->is_string() && std::find(parameter.words.begin(), parameter.words.end(),
+                                                           value->as_string()) != parameter.words.end();
       if (parameter.type == ParameterType::kPath && !is_word) make_portable(value);
       if (parameter.type != ParameterType::kSources) continue;
       for (json::Value& source : value->as_array()) make_portable(source.Find("path"));
@@ -121,7 +122,8 @@ std::int64_t ChunkOfName(std::string_view name) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   std::int64_t chunk = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), chunk);
-  const bool is_ours = error == std::errc() && end - name.data() >= 6 && (end == name.data() + name.size() || *end == '.');
+  const bool is_ours =
+      error == std::errc() && end - name.data() >= 6 && (end == name.data() + name.size() || *end == '.');
   return is_ours ? chunk : -1;
 }
 
@@ -141,9 +143,10 @@ Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder) {
     }
   }
   if (missing.empty()) return OkStatus();
-  return Corrupt(fmt::format("{} files that state.db knows are missing or have another size, the first is {}. What is "
-                             "there stays. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
-                             missing.size(), JoinPath(work_folder, missing.front()), work_folder));
+  return Corrupt(
+      fmt::format("{} files that state.db knows are missing or have another size, the first is {}. What is "
+                  "there stays. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
+                  missing.size(), JoinPath(work_folder, missing.front()), work_folder));
 }
 
 Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks) {
@@ -164,16 +167,16 @@ Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int
 Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& inputs,
                      const std::map<std::string, Fingerprint>& fingerprints) {
   const std::string& work = config.work_folder();
-  const json::Value facts = json::Object{
-      {"version", kRunFileVersion},
-      {std::string(kConfigFolderKey), config.ConfigFolderFromWork()},
-      {std::string(kConfigFolderWasKey), config.AbsoluteConfigFolder()},
-      {"epochs", EpochsAsJson(inputs.epoch_sizes)},
-      {"parameters", PortableValues(config)},
-      {"plan", PlanAsJson(inputs.plan)},
-      {"layers", LayersAsJson(inputs.model.layers)},
-      {"fingerprints", FingerprintsAsJson(fingerprints)}};
-  DRAFTMILL_RETURN_IF_ERROR(WriteWhereChanged(files, JoinPath(work, kRunFactsName), json::Write(facts, json::Style::kPretty) + "\n"));
+  const json::Value facts = json::Object{{"version", kRunFileVersion},
+                                         {std::string(kConfigFolderKey), config.ConfigFolderFromWork()},
+                                         {std::string(kConfigFolderWasKey), config.AbsoluteConfigFolder()},
+                                         {"epochs", EpochsAsJson(inputs.epoch_sizes)},
+                                         {"parameters", PortableValues(config)},
+                                         {"plan", PlanAsJson(inputs.plan)},
+                                         {"layers", LayersAsJson(inputs.model.layers)},
+                                         {"fingerprints", FingerprintsAsJson(fingerprints)}};
+  DRAFTMILL_RETURN_IF_ERROR(
+      WriteWhereChanged(files, JoinPath(work, kRunFactsName), json::Write(facts, json::Style::kPretty) + "\n"));
   const std::string copy = JoinPath(work, kPipelineCopyName);
   return config.path() == copy ? OkStatus() : WriteWhereChanged(files, copy, config.text());
 }
@@ -181,7 +184,8 @@ Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& i
 std::string MaskRule(const Config& config) {
   const ParameterValues& values = config.section("tokenize");
   json::Object rule{{"rule", "draftmill-1"}};
-  for (const char* name : {"train_on", "supervise_stop_token", "train_on_reasoning"}) rule.emplace_back(name, values.Get(name));
+  for (const char* name : {"train_on", "supervise_stop_token", "train_on_reasoning"})
+    rule.emplace_back(name, values.Get(name));
   return json::Write(json::Value(std::move(rule)), json::Style::kCanonical);
 }
 
@@ -193,9 +197,10 @@ Result<Manifest> MakeManifest(FileSystem& files, const std::string& work_folder,
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.vocab, VocabFiles(files, work_folder));
   for (const ChunkRecord& chunk : chunks) {
     DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, Hash128FromHex(chunk.corpus_digest));
-    manifest.corpus.push_back({.file = {CorpusChunkPath(static_cast<std::int32_t>(chunk.chunk)), chunk.corpus_bytes, digest},
-                               .samples = chunk.samples,
-                               .tokens = chunk.tokens});
+    manifest.corpus.push_back(
+        {.file = {CorpusChunkPath(static_cast<std::int32_t>(chunk.chunk)), chunk.corpus_bytes, digest},
+         .samples = chunk.samples,
+         .tokens = chunk.tokens});
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, state.Shards(chunk.chunk));
     for (const ShardRecord& shard : shards) {
       DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 shard_digest, Hash128FromHex(shard.digest));
@@ -208,8 +213,8 @@ Result<Manifest> MakeManifest(FileSystem& files, const std::string& work_folder,
   manifest.facts = ManifestFacts(config, inputs, fingerprints, chunks);
   std::vector<std::string> shards;
   for (const auto& shard : manifest.shards) shards.push_back(shard.file.path);
-  DRAFTMILL_ASSIGN_OR_RETURN(json::Value self_check,
-                             CheckPublishedStates(files, work_folder, shards, inputs.extract.model_folder, inputs.model));
+  DRAFTMILL_ASSIGN_OR_RETURN(json::Value self_check, CheckPublishedStates(files, work_folder, shards,
+                                                                          inputs.extract.model_folder, inputs.model));
   manifest.facts.Set(kSelfCheckFact, std::move(self_check));
   return manifest;
 }

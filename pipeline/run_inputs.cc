@@ -1,10 +1,10 @@
 #include "pipeline/run_inputs.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
-
-#include <sched.h>
 
 #include "pipeline/source_epochs.h"
 #include "pipeline/stored_facts.h"
@@ -50,13 +50,15 @@ ExtractOptions ExtractOptionsFrom(const Config& config, const RunInputs& inputs)
 }
 
 /// A size that the configuration states, else the stored one, else 0: `auto` is still to be resolved.
-std::int64_t SettledSize(const ParameterValues& values, const std::string& name, const std::optional<std::int64_t>& stored) {
+std::int64_t SettledSize(const ParameterValues& values, const std::string& name,
+                         const std::optional<std::int64_t>& stored) {
   if (!values.IsWord(name, "auto")) return values.Integer(name);
   return stored.value_or(0);
 }
 
 /// Settles the sizes, in the options too.
-Result<PlanParameters> ResolvePlan(const Config& config, const StoredSizes& stored, const ModelDescription& model, ExtractOptions& options) {
+Result<PlanParameters> ResolvePlan(const Config& config, const StoredSizes& stored, const ModelDescription& model,
+                                   ExtractOptions& options) {
   const ParameterValues& extract = config.section("extract");
   options.batch_tokens = SettledSize(extract, "batch_tokens", stored.batch_tokens);
   options.block_tokens = SettledSize(extract, "block_tokens", stored.block_tokens);
@@ -86,7 +88,8 @@ Result<Hash128> HashSource(FileSystem& files, const SourceFile& source, const st
 }
 
 /// What the database knows of the sources takes their place; of those that are still there the content counts.
-Status UseKnownSources(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known, RunInputs& inputs) {
+Status UseKnownSources(const Config& config, FileSystem& files, const std::vector<SourceRecord>& known,
+                       RunInputs& inputs) {
   for (const SourceRecord& record : known) {
     SourceFile source;
     source.path = JoinPath(inputs.ingest.base_folder, record.path);
@@ -125,8 +128,8 @@ void AddParameters(const Config& config, const StageSpec& spec, Fingerprint& fin
 }
 
 /// Brings what was found into the order of its epochs.
-Status OrderFoundSources(const Config& config, const std::vector<SourceFile>& found, FileSystem& files, const KnownRun& known,
-                         RunInputs& inputs) {
+Status OrderFoundSources(const Config& config, const std::vector<SourceFile>& found, FileSystem& files,
+                         const KnownRun& known, RunInputs& inputs) {
   std::vector<FoundSource> contents;
   for (const SourceFile& source : found) {
     DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 hash,
@@ -159,8 +162,9 @@ Status FindSources(const Config& config, FileSystem& files, const KnownRun& know
 Status CheckForcedTokens(const RunInputs& inputs) {
   for (const std::string& content : inputs.forced_tokens) {
     if (inputs.tokenize->tokenizer().TokenToId(content)) continue;
-    return InvalidConfig("vocab_map.forced_tokens names \"" + content +
-                         "\", which the model's tokenizer does not have. Nothing was started: mend the list and run again");
+    return InvalidConfig(
+        "vocab_map.forced_tokens names \"" + content +
+        "\", which the model's tokenizer does not have. Nothing was started: mend the list and run again");
   }
   return OkStatus();
 }
@@ -213,7 +217,8 @@ MemoryShares ShareMemory(std::int64_t memory_bytes) {
   return shares;
 }
 
-Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const KnownRun& known, const TakeDevices& take_devices) {
+Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const KnownRun& known,
+                                const TakeDevices& take_devices) {
   RunInputs inputs;
   const ParameterValues& limits = config.section("limits");
   inputs.threads = limits.IsWord("threads", "auto") ? AvailableThreads() : static_cast<int>(limits.Integer("threads"));
@@ -240,8 +245,9 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const K
     DRAFTMILL_ASSIGN_OR_RETURN(inputs.vocab_import, ReadVocabImport(files, vocab_map.Text("import"), inputs.vocab_size,
                                                                     inputs.model.vocab_rows));
   }
-  DRAFTMILL_ASSIGN_OR_RETURN(inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
-                                                                    {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
+  DRAFTMILL_ASSIGN_OR_RETURN(
+      inputs.tokenize, TokenizeStage::Create(TokenizeOptions::From(config.section("tokenize")),
+                                             {.model_folder = inputs.extract.model_folder, .tokenizer_file = {}}));
   DRAFTMILL_RETURN_IF_ERROR(CheckForcedTokens(inputs));
   DRAFTMILL_RETURN_IF_ERROR(FindSources(config, files, known, inputs));
   if (inputs.missing_sources.empty()) DRAFTMILL_RETURN_IF_ERROR(CheckChatTemplate(inputs, files));

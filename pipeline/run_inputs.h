@@ -49,10 +49,10 @@ struct KnownRun {
 struct RunInputs {
   IngestOptions ingest;
   ExtractOptions extract;
-  PlanParameters plan;                       ///< resolved; bytes_per_token 0 where the model has no weights here
-  std::int64_t vocab_size = 0;               ///< `vocab_map.size`
-  std::vector<std::string> forced_tokens;    ///< `vocab_map.forced_tokens`
-  std::optional<ImportedVocab> vocab_import; ///< `vocab_map.import`
+  PlanParameters plan;                        ///< resolved; bytes_per_token 0 where the model has no weights here
+  std::int64_t vocab_size = 0;                ///< `vocab_map.size`
+  std::vector<std::string> forced_tokens;     ///< `vocab_map.forced_tokens`
+  std::optional<ImportedVocab> vocab_import;  ///< `vocab_map.import`
   MemoryShares memory;
   int threads = 1;
   std::int64_t min_free_disk_bytes = 0;
@@ -63,9 +63,10 @@ struct RunInputs {
   std::unique_ptr<const TokenizeStage> tokenize;
   /// In the order of ingest with their epochs (pipeline/source_epochs.h); empty where `missing_sources` says why.
   std::vector<SourceFile> source_files;
-  std::vector<std::string> source_names;     ///< as source_files: paths relative to the pipeline file, for files and messages
-  std::vector<Hash128> source_hashes;        ///< as source_names
-  std::vector<std::int64_t> epoch_sizes;     ///< how many of them each epoch has
+  std::vector<std::string>
+      source_names;                    ///< as source_files: paths relative to the pipeline file, for files and messages
+  std::vector<Hash128> source_hashes;  ///< as source_names
+  std::vector<std::int64_t> epoch_sizes;  ///< how many of them each epoch has
   /// What is missing of the sources, where they were ingested before and are not all there any more. Only ingest needs
   /// them: everything after it reads ingested/. Names and hashes are then those that the database knows.
   std::string missing_sources;

@@ -42,7 +42,7 @@ class RunMonitor {
     std::int64_t samples = 0;        ///< since span_start_ns
     std::int64_t tokens = 0;
     std::int64_t bytes = 0;
-    std::int64_t rows_set = 0;       ///< by the last Set
+    std::int64_t rows_set = 0;  ///< by the last Set
     std::int64_t bytes_set = 0;
   };
 

@@ -82,28 +82,30 @@ json::Value Facts(const ReportInput& input, const Totals& totals, int exit_statu
   for (const FailureCount& failure : totals.failures) {
     failures.push_back(json::Object{{"stage", failure.stage}, {"reason", failure.reason}, {"rows", failure.failures}});
   }
-  return json::Object{
-      {"exit_status", exit_status},
-      {"error", input.status.ok() ? json::Value() : json::Value(input.status.ToString())},
-      {"work", input.work_folder},
-      {"up_to_date", input.status.ok() && !input.did_work},
-      {"seconds", input.seconds},
-      {"rows", json::Object{{"read", totals.rows}, {"kept", totals.kept}, {"duplicates", totals.duplicates},
-                            {"rejected", totals.rejected}, {"not_taken", totals.not_taken}}},
-      {"samples", totals.samples},
-      {"rows_without_sample", totals.rows_without_sample},
-      {"tokens", totals.tokens},
-      {"supervised_tokens", totals.supervised_tokens},
-      {"mask", MaskFacts(totals.mask)},
-      {"chunks", totals.chunks},
-      {"batches", totals.batches},
-      {"shards", totals.shards},
-      {"published_shards", totals.published_shards},
-      {"published_bytes", totals.published_bytes},
-      {"quarantined_samples", totals.quarantined},
-      {"quarantine", std::move(failures)},
-      {"peak_chunk_bytes", input.peaks.chunk_bytes},
-      {"peak_states_bytes", input.peaks.states_bytes}};
+  return json::Object{{"exit_status", exit_status},
+                      {"error", input.status.ok() ? json::Value() : json::Value(input.status.ToString())},
+                      {"work", input.work_folder},
+                      {"up_to_date", input.status.ok() && !input.did_work},
+                      {"seconds", input.seconds},
+                      {"rows", json::Object{{"read", totals.rows},
+                                            {"kept", totals.kept},
+                                            {"duplicates", totals.duplicates},
+                                            {"rejected", totals.rejected},
+                                            {"not_taken", totals.not_taken}}},
+                      {"samples", totals.samples},
+                      {"rows_without_sample", totals.rows_without_sample},
+                      {"tokens", totals.tokens},
+                      {"supervised_tokens", totals.supervised_tokens},
+                      {"mask", MaskFacts(totals.mask)},
+                      {"chunks", totals.chunks},
+                      {"batches", totals.batches},
+                      {"shards", totals.shards},
+                      {"published_shards", totals.published_shards},
+                      {"published_bytes", totals.published_bytes},
+                      {"quarantined_samples", totals.quarantined},
+                      {"quarantine", std::move(failures)},
+                      {"peak_chunk_bytes", input.peaks.chunk_bytes},
+                      {"peak_states_bytes", input.peaks.states_bytes}};
 }
 
 std::string Share(std::int64_t part, std::int64_t whole) {
@@ -125,9 +127,9 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
   } else {
     text += fmt::format("done in {}: {}\n", FormatSeconds(input.seconds), input.work_folder);
   }
-  text += fmt::format("  rows     {} read = {} kept + {} duplicates + {} refused + {} not taken\n", FormatCount(totals.rows),
-                      FormatCount(totals.kept), FormatCount(totals.duplicates), FormatCount(totals.rejected),
-                      FormatCount(totals.not_taken));
+  text += fmt::format("  rows     {} read = {} kept + {} duplicates + {} refused + {} not taken\n",
+                      FormatCount(totals.rows), FormatCount(totals.kept), FormatCount(totals.duplicates),
+                      FormatCount(totals.rejected), FormatCount(totals.not_taken));
   text += fmt::format("  corpus   {} samples, {} tokens, {} of them supervised, in {} chunks; {} rows gave no sample\n",
                       FormatCount(totals.samples), FormatCount(totals.tokens),
                       Share(totals.supervised_tokens, totals.tokens), FormatCount(totals.tokenized_chunks),
@@ -157,7 +159,7 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
 
 /// A disk may be full of files with space left.
 bool LacksInodes(const std::string& folder) {
-  struct statvfs disk{};
+  struct statvfs disk {};
   return ::statvfs(folder.c_str(), &disk) == 0 && disk.f_files > 0 && disk.f_favail == 0;
 }
 
@@ -167,25 +169,27 @@ std::string NextStep(const ReportInput& input, const Status& status) {
   std::string text = "  ";
   if (status.code() == StatusCode::kDiskFull) {
     text += LacksInodes(input.work_folder)
-                ? fmt::format("the disk of {} takes no more files (its inodes are used up): remove some there, then ", input.work_folder)
+                ? fmt::format("the disk of {} takes no more files (its inodes are used up): remove some there, then ",
+                              input.work_folder)
                 : fmt::format("free space on the disk of {}, then ", input.work_folder);
   }
   return text + "run the same command again to continue";
 }
 
 std::string FailureText(const ReportInput& input, const Totals& totals) {
-  return fmt::format("draftmill: {}\n  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n{}",
-                     input.status.message(), totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
-                     totals.written_batches, totals.batches, NextStep(input, input.status));
+  return fmt::format(
+      "draftmill: {}\n  kept: {} of {} chunks tokenized, {} of {} shards published, {} of {} batches written\n{}",
+      input.status.message(), totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
+      totals.written_batches, totals.batches, NextStep(input, input.status));
 }
 
 }  // namespace
 
 std::string ResumeLine(const std::string& run_name, const std::vector<ChunkRecord>& chunks, bool after_unclean_end) {
   const Totals totals = Sum({}, chunks);
-  std::string line = fmt::format("resuming {}: {} of {} chunks tokenized, {} of {} planned shards published, {} batches written",
-                                 run_name, totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards,
-                                 totals.written_batches);
+  std::string line = fmt::format(
+      "resuming {}: {} of {} chunks tokenized, {} of {} planned shards published, {} batches written", run_name,
+      totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards, totals.written_batches);
   if (after_unclean_end) line += "; the last run did not end cleanly, its database was checked and is whole";
   return line;
 }
@@ -210,10 +214,12 @@ std::string SelfCheckText(const json::Value& facts) {
   std::string text;
   const json::Value* agreement = facts.is_object() ? facts.Find("head_agreement") : nullptr;
   if (agreement != nullptr && agreement->is_object()) {
-    text += fmt::format("  check    the head agrees with the text at {} of {} positions as stored; one early {}, one late {}, without norm {}, normed twice {}\n",
-                        agreement->Find("as_stored")->as_integer(), agreement->Find("positions")->as_integer(),
-                        agreement->Find("one_early")->as_integer(), agreement->Find("one_late")->as_integer(),
-                        agreement->Find("without_norm")->as_integer(), agreement->Find("normed_twice")->as_integer());
+    text += fmt::format(
+        "  check    the head agrees with the text at {} of {} positions as stored; one early {}, one late {}, without "
+        "norm {}, normed twice {}\n",
+        agreement->Find("as_stored")->as_integer(), agreement->Find("positions")->as_integer(),
+        agreement->Find("one_early")->as_integer(), agreement->Find("one_late")->as_integer(),
+        agreement->Find("without_norm")->as_integer(), agreement->Find("normed_twice")->as_integer());
   }
   if (!facts.is_object()) return text;
   for (const std::string& warning : SelfCheckWarnings(facts)) text += "  WARNING: " + warning + "\n";
@@ -236,7 +242,8 @@ RunReport MakeReport(const ReportInput& input, FileSystem& files) {
   if (input.status.ok() && !totals->failures.empty()) report.exit_status = kExitQuarantined;
   report.facts = Facts(input, *totals, report.exit_status);
   json::Value self_check = SelfCheckOf(input, files);
-  report.summary = input.status.ok() ? Summary(input, *totals) + SelfCheckText(self_check) : FailureText(input, *totals);
+  report.summary =
+      input.status.ok() ? Summary(input, *totals) + SelfCheckText(self_check) : FailureText(input, *totals);
   report.facts.Set(kSelfCheckFact, std::move(self_check));
   return report;
 }

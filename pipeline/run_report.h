@@ -23,7 +23,7 @@ BadRowJudge MakeBadRowJudge(const std::vector<SourceRecord>& sources, const std:
                             double max_bad_fraction);
 
 struct ReportInput {
-  Status status;                           ///< how the run ended
+  Status status;  ///< how the run ended
   std::string work_folder;
   bool did_work = false;
   std::optional<std::string> until_stage;

@@ -39,8 +39,10 @@ SectionSpec Limits() {
   limits.parameters = {
       {.name = "memory",
        .type = ParameterType::kBytes,
-       .doc = "Memory for the model's weights and activations, and for what is in flight between the stages: rows, tokens, captured "
-              "states. Work waits where its share is used up; one item larger than all of a share passes alone. A model that does not "
+       .doc = "Memory for the model's weights and activations, and for what is in flight between the stages: rows, "
+              "tokens, captured "
+              "states. Work waits where its share is used up; one item larger than all of a share passes alone. A "
+              "model that does not "
               "fit is refused before it is loaded. The peaks are shown at the end of the run.",
        .default_yaml = "8GiB",
        .minimum = 64 * kMiB},

@@ -1,14 +1,14 @@
 // The run as a whole, on a tiny model: what is made, kept, refused and made again. With the engine also the states.
 #include "pipeline/run.h"
 
+#include <gtest/gtest.h>
+
 #include <csignal>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "formats/manifest.h"
 #include "pipeline/config.h"
@@ -171,7 +171,8 @@ TEST_F(RunTest, ARowThatAllSourcesLackIsNoSample) {
   Write(folder_ / "rows.jsonl", "{broken\n{\n");
   WritePipeline("");
   std::string text = ReadFile(folder_ / "pipeline.yaml");
-  Write(folder_ / "pipeline.yaml", text.replace(text.find("min_free_disk: 0"), 16, "min_free_disk: 0, max_bad_fraction: 1"));
+  Write(folder_ / "pipeline.yaml",
+        text.replace(text.find("min_free_disk: 0"), 16, "min_free_disk: 0, max_bad_fraction: 1"));
   const RunReport report = Run();
   EXPECT_EQ(report.exit_status, 1);
   EXPECT_NE(report.summary.find("no row came out of the sources"), std::string::npos) << report.summary;
@@ -294,7 +295,8 @@ TEST_F(RunTest, AnIngestThatFailsLeavesWhatWasIngested) {
   Write(folder_ / "more.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + "\x01");
   const std::string pipeline = ReadFile(folder_ / "pipeline.yaml");
   std::string changed = pipeline;
-  Write(folder_ / "pipeline.yaml", changed.replace(changed.find("{path: rows.jsonl}"), 18, "{path: rows.jsonl}, {path: more.jsonl.gz}"));
+  Write(folder_ / "pipeline.yaml",
+        changed.replace(changed.find("{path: rows.jsonl}"), 18, "{path: rows.jsonl}, {path: more.jsonl.gz}"));
   EXPECT_EQ(RunAll({.accept_changes = true}).exit_status, 1);
   for (const auto& [name, content] : before) {
     if (!name.starts_with("ingested/")) continue;
@@ -327,7 +329,8 @@ TEST_F(RunTest, AFileThatIsAddedFollowsAsAnEpoch) {
   ASSERT_EQ(grown.exit_status, 3) << grown.summary;
   const auto after = Published();
   for (const auto& [name, content] : before) {
-    const bool is_chunk = name.starts_with("ingested/chunk") || name.starts_with("corpus/") || name.starts_with("shards/");
+    const bool is_chunk =
+        name.starts_with("ingested/chunk") || name.starts_with("corpus/") || name.starts_with("shards/");
     EXPECT_TRUE(!is_chunk || after.at(name) == content) << name;
   }
   for (const auto& [name, time] : shard_times) EXPECT_EQ(fs::last_write_time(work() / name), time) << name;
@@ -359,7 +362,8 @@ TEST_F(RunTest, PlanDoesNotPromiseToReuseWhatMayChange) {
   const Result<json::Value> plan = PlanRun(example_.Load());
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   std::vector<std::string> actions;
-  for (const json::Value& stage : plan->Find("stages")->as_array()) actions.push_back(stage.Find("action")->as_string());
+  for (const json::Value& stage : plan->Find("stages")->as_array())
+    actions.push_back(stage.Find("action")->as_string());
   EXPECT_EQ(actions, (std::vector<std::string>{"refuse", "compare", "compare", "compare", "compare"}));
 }
 
@@ -375,7 +379,8 @@ TEST_F(RunTest, AStopBeforeTheStartIsNoFailure) {
 class IdleExtractor final : public Extractor {
  public:
   explicit IdleExtractor(std::unique_ptr<Extractor> of) : of_(std::move(of)) {}
-  Status ExtractBlock(const BlockRequest&, const std::function<Status(BatchStates)>&, const std::function<bool()>&) override {
+  Status ExtractBlock(const BlockRequest&, const std::function<Status(BatchStates)>&,
+                      const std::function<bool()>&) override {
     return Internal("states were computed that exist");
   }
   const ModelDescription& model() const override { return of_->model(); }
@@ -408,7 +413,8 @@ TEST_F(RunTest, ADatabaseRebuiltFromFilesIsTheLostOne) {
     EXPECT_EQ(FirstDifference(before, StateFacts(work().string())), "");
     EXPECT_TRUE(Published() == files);
   }
-  EXPECT_EQ(RebuildState(RealFileSystem(), RealClock(), work().string(), "test").status().code(), StatusCode::kConflict);
+  EXPECT_EQ(RebuildState(RealFileSystem(), RealClock(), work().string(), "test").status().code(),
+            StatusCode::kConflict);
 }
 
 }  // namespace

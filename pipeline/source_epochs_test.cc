@@ -11,7 +11,8 @@ Hash128 Content(char name) { return HashBytes128(std::string(1, name)); }
 std::vector<FoundSource> Found(const std::string& names, const std::string& entries = "") {
   std::vector<FoundSource> found;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    found.push_back({.spec = entries.empty() ? i : static_cast<std::size_t>(entries[i] - '0'), .content = Content(names[i])});
+    found.push_back(
+        {.spec = entries.empty() ? i : static_cast<std::size_t>(entries[i] - '0'), .content = Content(names[i])});
   }
   return found;
 }

@@ -19,7 +19,8 @@ constexpr std::array kQueries = {
     Query{"fingerprint_parts", "SELECT * FROM fingerprint_parts ORDER BY stage, position"},
     Query{"facts", "SELECT * FROM facts ORDER BY name"},
     Query{"sources",
-          "SELECT source, epoch, path, format, bytes, content_hash, rows, kept, duplicates, rejected, not_taken FROM sources "
+          "SELECT source, epoch, path, format, bytes, content_hash, rows, kept, duplicates, rejected, not_taken FROM "
+          "sources "
           "ORDER BY source"},
     Query{"conversations", "SELECT * FROM conversations ORDER BY sample_id"},
     Query{"chunks", "SELECT * FROM chunks ORDER BY chunk"},
@@ -29,7 +30,8 @@ constexpr std::array kQueries = {
           "SELECT chunk, batch, block, shard, samples, tokens, bytes, state, digest, quarantined FROM batches "
           "ORDER BY chunk, batch"},
     Query{"shards",
-          "SELECT chunk, shard, first_batch, batches, samples, tokens, state, file, bytes, digest, quarantined, fingerprint, "
+          "SELECT chunk, shard, first_batch, batches, samples, tokens, state, file, bytes, digest, quarantined, "
+          "fingerprint, "
           "numerics FROM shards ORDER BY chunk, shard"},
     Query{"failures",
           "SELECT stage, reason, message, source, row, line, byte_offset, sample_id, variant, chunk FROM failures "
@@ -46,7 +48,8 @@ Status AddRows(sqlite::Connection& connection, const Query& query, std::string& 
     DRAFTMILL_ASSIGN_OR_RETURN(const bool found, rows.Step());
     if (!found) return OkStatus();
     text += query.table;
-    for (int column = 0; column < rows.columns(); ++column) text += " " + rows.ColumnName(column) + "=" + ValueOf(rows, column);
+    for (int column = 0; column < rows.columns(); ++column)
+      text += " " + rows.ColumnName(column) + "=" + ValueOf(rows, column);
     text += "\n";
   }
 }

@@ -1,8 +1,8 @@
 #include "pipeline/status_report.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <optional>
@@ -44,7 +44,8 @@ json::Value RunFacts(const RunRecord& run, std::int64_t starts, bool is_running,
                         {"host", run.host},
                         {"process_id", run.pid}};
   if (is_running || run.finished_ms) {
-    facts.emplace_back("took_seconds", static_cast<double>(std::max<std::int64_t>(0, until_ms - run.started_ms)) / 1000);
+    facts.emplace_back("took_seconds",
+                       static_cast<double>(std::max<std::int64_t>(0, until_ms - run.started_ms)) / 1000);
   }
   // The summary is JSON that the run wrote; one of another form is shown as it is.
   if (!run.summary.empty()) {

@@ -1,10 +1,10 @@
 #include "pipeline/stop_signal.h"
 
-#include <csignal>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 
 namespace draftmill {
 namespace {

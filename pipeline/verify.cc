@@ -32,8 +32,8 @@ bool IsForbidden(const std::string& path) {
   if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0) return errno == EACCES || errno == EPERM;
   const Result<std::vector<FileInfo>> entries = RealFileSystem().List(path);
   return entries.ok() && std::any_of(entries->begin(), entries->end(), [&](const FileInfo& entry) {
-    return !entry.is_folder && IsForbidden(JoinPath(path, entry.name));
-  });
+           return !entry.is_folder && IsForbidden(JoinPath(path, entry.name));
+         });
 }
 
 class Verifier {
@@ -386,10 +386,11 @@ class Verifier {
   }
 
   void FindUnknownFiles() {
-    for (const char* name : {"ingested.partial", "vocab.partial", "vocab.old", "manifest.json.partial", "run.json.partial",
-                             "pipeline.yaml.partial"}) {
+    for (const char* name : {"ingested.partial", "vocab.partial", "vocab.old", "manifest.json.partial",
+                             "run.json.partial", "pipeline.yaml.partial"}) {
       if (files_.Exists(JoinPath(work_folder_, name))) {
-        report_.notes.push_back(std::string(name) + ": left by a run that was interrupted; the next run clears it away");
+        report_.notes.push_back(std::string(name) +
+                                ": left by a run that was interrupted; the next run clears it away");
       }
     }
     ListUnknown("corpus");
@@ -430,22 +431,14 @@ class Verifier {
 
 std::string_view VerifyTargetName(VerifyTarget target) {
   switch (target) {
-    case VerifyTarget::kIngestedChunk:
-      return "ingested chunk";
-    case VerifyTarget::kCorpusChunk:
-      return "corpus chunk";
-    case VerifyTarget::kBatches:
-      return "batches";
-    case VerifyTarget::kShard:
-      return "shard";
-    case VerifyTarget::kVocab:
-      return "vocabulary map";
-    case VerifyTarget::kManifest:
-      return "manifest";
-    case VerifyTarget::kIngested:
-      return "ingested rows";
-    case VerifyTarget::kRunFile:
-      return "description of the run";
+    case VerifyTarget::kIngestedChunk: return "ingested chunk";
+    case VerifyTarget::kCorpusChunk: return "corpus chunk";
+    case VerifyTarget::kBatches: return "batches";
+    case VerifyTarget::kShard: return "shard";
+    case VerifyTarget::kVocab: return "vocabulary map";
+    case VerifyTarget::kManifest: return "manifest";
+    case VerifyTarget::kIngested: return "ingested rows";
+    case VerifyTarget::kRunFile: return "description of the run";
   }
   return "file";
 }
@@ -454,8 +447,9 @@ Result<std::int64_t> BytesToVerify(FileSystem& files, StateReader& state, const 
   std::int64_t bytes = 0;
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
   for (const ChunkRecord& chunk : chunks) bytes += chunk.bytes + chunk.corpus_bytes + chunk.published_bytes;
-  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Statement recorded,
-                             state.connection().Prepare("SELECT name FROM facts WHERE name GLOB 'digest.*' AND value <> ''"));
+  DRAFTMILL_ASSIGN_OR_RETURN(
+      sqlite::Statement recorded,
+      state.connection().Prepare("SELECT name FROM facts WHERE name GLOB 'digest.*' AND value <> ''"));
   for (;;) {
     DRAFTMILL_ASSIGN_OR_RETURN(const bool found, recorded.Step());
     if (!found) return bytes;
@@ -476,33 +470,21 @@ Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter
   for (const VerifyFault& fault : report.faults) {
     if (!is_marked(fault)) continue;
     switch (fault.target) {
-      case VerifyTarget::kIngestedChunk:
-        state.MarkIngestedDamaged(fault.chunk);
-        break;
-      case VerifyTarget::kCorpusChunk:
-        state.MarkCorpusDamaged(fault.chunk);
-        break;
-      case VerifyTarget::kBatches:
-        state.MarkBatchesDamaged(fault.chunk, fault.batches);
-        break;
-      case VerifyTarget::kShard:
-        state.MarkShardDamaged(fault.chunk, fault.shard);
-        break;
-      case VerifyTarget::kVocab:
-        state.SetStageState("vocab_map", StageState::kStale);
-        break;
-      case VerifyTarget::kIngested:
-        state.SetStageState("ingest", StageState::kStale);
-        break;
+      case VerifyTarget::kIngestedChunk: state.MarkIngestedDamaged(fault.chunk); break;
+      case VerifyTarget::kCorpusChunk: state.MarkCorpusDamaged(fault.chunk); break;
+      case VerifyTarget::kBatches: state.MarkBatchesDamaged(fault.chunk, fault.batches); break;
+      case VerifyTarget::kShard: state.MarkShardDamaged(fault.chunk, fault.shard); break;
+      case VerifyTarget::kVocab: state.SetStageState("vocab_map", StageState::kStale); break;
+      case VerifyTarget::kIngested: state.SetStageState("ingest", StageState::kStale); break;
       case VerifyTarget::kManifest:
-      case VerifyTarget::kRunFile:
-        break;  // the next run writes what is not as it should be
+      case VerifyTarget::kRunFile: break;  // the next run writes what is not as it should be
     }
   }
   return state.Flush();
 }
 
-Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder, VerifyReport& report) {
+Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder,
+                            VerifyReport& report) {
   const auto is_of_ingest = [](const VerifyFault& fault) {
     return fault.target == VerifyTarget::kIngested || fault.target == VerifyTarget::kIngestedChunk;
   };
@@ -526,18 +508,22 @@ std::string VerifyAdvice(const VerifyReport& report, const std::string& target, 
   if (report.ok()) return {};
   for (const VerifyFault& fault : report.faults) {
     if (!fault.is_forbidden) continue;
-    return fault.file + " may not be read by this user, so nothing is known of it, and it was not marked as damaged. Give the "
+    return fault.file +
+           " may not be read by this user, so nothing is known of it, and it was not marked as damaged. Give the "
            "user who runs draftmill the right to it, then verify again" +
            (report.faults.size() > 1 ? "; other faults are listed above" : "");
   }
   for (const VerifyFault& fault : report.faults) {
     if (fault.no_repair.empty()) continue;
     return fault.file + " cannot be made again: " + fault.no_repair +
-           ". What was made of it stands and stays usable. Put the source back as it was, or restore the file from a backup, "
-           "then verify again" + (report.faults.size() > 1 ? "; other faults are listed above" : "");
+           ". What was made of it stands and stays usable. Put the source back as it was, or restore the file from a "
+           "backup, "
+           "then verify again" +
+           (report.faults.size() > 1 ? "; other faults are listed above" : "");
   }
   const std::string run = "`draftmill run " + target + "`";
-  if (is_marked) return "What is damaged is marked as work: " + run + " makes it again. Everything else is as it was recorded.";
+  if (is_marked)
+    return "What is damaged is marked as work: " + run + " makes it again. Everything else is as it was recorded.";
   const std::string mark = "Everything else is as it was recorded. `draftmill verify " + target +
                            " --repair` marks what is damaged as work, then " + run + " makes it again.";
   return report.deep ? mark : mark + " `--deep` reads every byte and says which samples are affected.";

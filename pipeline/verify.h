@@ -77,7 +77,8 @@ Result<VerifyReport> VerifyWork(FileSystem& files, StateReader& state, const std
 
 /// Notes in faults of ingested rows that their sources are not there any more, or are others: only the sources could
 /// make them again. Paths of sources are relative to `config_folder`.
-Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder, VerifyReport& report);
+Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder,
+                            VerifyReport& report);
 
 /// Turns the faults into work for the next run: the manifest is removed durably, then rows are marked. Files stay where
 /// they are. Returns when it is durable. The caller holds the run lock.

@@ -28,7 +28,8 @@ Result<bool> VocabIsCurrent(const std::string& work_folder, FileSystem& files, c
   return *corpus == CorpusDigest(chunks) && ReadVocab(files, work_folder).ok();
 }
 
-Status RunVocabStep(const VocabStepInput& input, FileSystem& files, const std::string& work_folder, StateWriter& state) {
+Status RunVocabStep(const VocabStepInput& input, FileSystem& files, const std::string& work_folder,
+                    StateWriter& state) {
   VocabMapRequest request;
   request.size = input.size;
   request.stop_tokens = input.tokenize->stop_tokens();
@@ -36,8 +37,9 @@ Status RunVocabStep(const VocabStepInput& input, FileSystem& files, const std::s
   for (const std::string& content : input.forced_tokens) {
     const std::optional<std::int32_t> id = input.tokenize->tokenizer().TokenToId(content);
     if (!id) {
-      return InvalidConfig("vocab_map.forced_tokens names \"" + content +
-                           "\", which the model's tokenizer does not have. Nothing published was lost: mend the list and run again");
+      return InvalidConfig(
+          "vocab_map.forced_tokens names \"" + content +
+          "\", which the model's tokenizer does not have. Nothing published was lost: mend the list and run again");
     }
     request.forced_tokens.push_back(*id);
   }

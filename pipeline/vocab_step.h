@@ -28,8 +28,8 @@ struct VocabStepInput {
   std::vector<std::string> forced_tokens;
   const std::vector<SourceRecord>* sources = nullptr;
   std::string corpus_digest;
-  std::string mask_rule;                     ///< fingerprint of tokenize
-  const ImportedVocab* imported = nullptr;   ///< a map that is taken as it is
+  std::string mask_rule;                    ///< fingerprint of tokenize
+  const ImportedVocab* imported = nullptr;  ///< a map that is taken as it is
 };
 
 /// Chooses the map, exchanges the folder, records that it was done.

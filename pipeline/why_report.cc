@@ -31,21 +31,19 @@ std::vector<FingerprintChange> ChangesOf(const StageRecord& stored, const Finger
 std::string ReasonFor(const StageRecord& stage, const std::vector<FingerprintChange>& changes) {
   if (stage.fingerprint.empty()) return "it was never begun: it would run for the first time";
   if (stage.stage == "ingest" && IsExtension(changes)) {
-    return "source files were added since it was made: a run appends their rows as a further epoch and keeps what is there";
+    return "source files were added since it was made: a run appends their rows as a further epoch and keeps what is "
+           "there";
   }
   if (!changes.empty()) {
     return "what its output depends on has changed since it was made: a run stops with status 2, and with "
            "--accept-changes does it again";
   }
   switch (stage.state) {
-    case StageState::kPending:
-      return "nothing of it was done yet";
-    case StageState::kRunning:
-      return "it was begun and is not complete: a run continues it";
+    case StageState::kPending: return "nothing of it was done yet";
+    case StageState::kRunning: return "it was begun and is not complete: a run continues it";
     case StageState::kStale:
       return "it was marked to be done again: by rerun, by accepted changes, or by verify --repair";
-    case StageState::kDone:
-      break;
+    case StageState::kDone: break;
   }
   return "it is up to date: nothing that its output depends on has changed";
 }

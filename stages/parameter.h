@@ -43,8 +43,8 @@ struct ParameterSpec {
   std::vector<std::string> choices = {};  ///< for kChoice
   /// For kText: refuses a text that the stage could not use, so that `config check` finds it with its place.
   Status (*check)(std::string_view text) = nullptr;
-  std::optional<double> minimum = {};     ///< inclusive, in the unit that ParameterValues holds
-  std::optional<double> maximum = {};     ///< inclusive
+  std::optional<double> minimum = {};  ///< inclusive, in the unit that ParameterValues holds
+  std::optional<double> maximum = {};  ///< inclusive
   /// For kMapping: the keys that may stand in it, each with a default or required. Empty: any mapping.
   std::vector<ParameterSpec> fields = {};
   /// Whether the value changes the bytes that the stage writes, and so is a part of its fingerprint.

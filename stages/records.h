@@ -30,19 +30,19 @@ struct RowPlace {
 
 /// A row or sample that went to quarantine instead of on.
 struct Failure {
-  std::string stage;             ///< "ingest", "tokenize", "extract"
-  std::string reason;            ///< a fixed word for counting, e.g. "broken_json", "unknown_role", "no_supervised_token"
-  std::string message;           ///< the particulars, for people
+  std::string stage;    ///< "ingest", "tokenize", "extract"
+  std::string reason;   ///< a fixed word for counting, e.g. "broken_json", "unknown_role", "no_supervised_token"
+  std::string message;  ///< the particulars, for people
   RowPlace place;
-  SampleKey key{-1, 0};          ///< sample_id -1 where the row never got a number
+  SampleKey key{-1, 0};  ///< sample_id -1 where the row never got a number
 };
 
 /// One ingested conversation in canonical form (docs/formats.md, "ingested rows").
 struct IngestedRow {
   std::int64_t sample_id = 0;
-  Hash128 content_hash;          ///< XXH3-128 of the canonical JSON of messages and tools
+  Hash128 content_hash;  ///< XXH3-128 of the canonical JSON of messages and tools
   RowPlace place;
-  json::Value conversation;      ///< object: messages, and tools, or input_ids + loss_mask for a pre-tokenized row
+  json::Value conversation;  ///< object: messages, and tools, or input_ids + loss_mask for a pre-tokenized row
 };
 
 /// All rows of one chunk, in global order.
@@ -55,16 +55,16 @@ struct IngestedChunk {
 /// T = all tokens, N = samples. Samples stand in ascending (sample_id, variant).
 struct TokenizedChunk {
   std::int32_t chunk = 0;
-  std::vector<std::int32_t> input_ids;       ///< [T]
-  std::vector<std::uint8_t> loss_mask;       ///< [T], 0 or 1
-  std::vector<std::int64_t> cu_seqlens;      ///< [N+1], first 0
-  std::vector<std::int64_t> sample_id;       ///< [N]
-  std::vector<std::int32_t> variant;         ///< [N]
-  std::vector<Hash128> content_hash;         ///< [N]
-  std::vector<std::uint64_t> token_hash;     ///< [N], TokenHash of each sample
-  std::vector<std::int32_t> source;          ///< [N]; not in the corpus file
-  std::vector<std::int32_t> turn;            ///< [N]; index of the last supervised message, not in the corpus file
-  std::vector<Failure> failures;             ///< rows that went to quarantine here
+  std::vector<std::int32_t> input_ids;    ///< [T]
+  std::vector<std::uint8_t> loss_mask;    ///< [T], 0 or 1
+  std::vector<std::int64_t> cu_seqlens;   ///< [N+1], first 0
+  std::vector<std::int64_t> sample_id;    ///< [N]
+  std::vector<std::int32_t> variant;      ///< [N]
+  std::vector<Hash128> content_hash;      ///< [N]
+  std::vector<std::uint64_t> token_hash;  ///< [N], TokenHash of each sample
+  std::vector<std::int32_t> source;       ///< [N]; not in the corpus file
+  std::vector<std::int32_t> turn;         ///< [N]; index of the last supervised message, not in the corpus file
+  std::vector<Failure> failures;          ///< rows that went to quarantine here
 
   std::int64_t samples() const { return static_cast<std::int64_t>(sample_id.size()); }
   std::int64_t tokens() const { return static_cast<std::int64_t>(input_ids.size()); }

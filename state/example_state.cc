@@ -59,15 +59,15 @@ void WriteIngest(StateWriter& state, const ExampleShape& shape) {
 }
 
 void WriteTokenized(StateWriter& state, const ExampleShape& shape, std::int64_t chunk) {
-  TokenizedChunkRecord record{.chunk = chunk,
-                              .samples = shape.rows_per_chunk - 1,
-                              .tokens = (shape.rows_per_chunk - 1) * shape.tokens_per_sample,
-                              .supervised_tokens = (shape.rows_per_chunk - 1) * shape.tokens_per_sample / 2,
-                              .failed = 1,
-                              .corpus_digest = "corpus " + std::to_string(chunk),
-                              .corpus_bytes = shape.rows_per_chunk * shape.tokens_per_sample * 5,
-                              .report = R"({"rows":)" + std::to_string(shape.rows_per_chunk) +
-                                        R"(,"boundary_tokens":2})"};
+  TokenizedChunkRecord record{
+      .chunk = chunk,
+      .samples = shape.rows_per_chunk - 1,
+      .tokens = (shape.rows_per_chunk - 1) * shape.tokens_per_sample,
+      .supervised_tokens = (shape.rows_per_chunk - 1) * shape.tokens_per_sample / 2,
+      .failed = 1,
+      .corpus_digest = "corpus " + std::to_string(chunk),
+      .corpus_bytes = shape.rows_per_chunk * shape.tokens_per_sample * 5,
+      .report = R"({"rows":)" + std::to_string(shape.rows_per_chunk) + R"(,"boundary_tokens":2})"};
   // The last row of each chunk gives no sample.
   record.failures.push_back(
       ExampleFailure("tokenize", "no_supervised_token", chunk, (chunk + 1) * shape.rows_per_chunk - 1));

@@ -83,7 +83,7 @@ class PosixReadableFile final : public ReadableFile {
   }
 
   Result<std::int64_t> Size() override {
-    struct stat info{};
+    struct stat info {};
     if (::fstat(fd_.get(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path_));
     return std::int64_t{info.st_size};
   }
@@ -95,7 +95,8 @@ class PosixReadableFile final : public ReadableFile {
 
 class PosixWritableFile final : public WritableFile {
  public:
-  PosixWritableFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)), direct_(fd_.get()) {}
+  PosixWritableFile(FileDescriptor fd, std::string path)
+      : fd_(std::move(fd)), path_(std::move(path)), direct_(fd_.get()) {}
 
   Status WriteAt(std::int64_t offset, std::span<const std::byte> bytes) override {
     if (static_cast<std::int64_t>(bytes.size()) < kLeastDirectBytes) return WriteCached(offset, bytes);
@@ -172,11 +173,11 @@ std::string NetworkKind(const std::string& path) {
     std::uint32_t magic;
     const char* name;
   };
-  constexpr std::array kKinds = {Kind{0x6969, "NFS"},          Kind{0x517b, "SMB"},          Kind{0xff534d42, "CIFS"},
-                                 Kind{0xfe534d42, "SMB2"},     Kind{0x00c36400, "Ceph"},     Kind{0x0bd00bd0, "Lustre"},
-                                 Kind{0x5346414f, "AFS"},      Kind{0x01021997, "9P"},       Kind{0x47504653, "GPFS"},
-                                 Kind{0x19830326, "BeeGFS"},   Kind{0x7461636f, "OCFS2"},    Kind{0x01161970, "GFS2"}};
-  struct statfs info{};
+  constexpr std::array kKinds = {Kind{0x6969, "NFS"},        Kind{0x517b, "SMB"},       Kind{0xff534d42, "CIFS"},
+                                 Kind{0xfe534d42, "SMB2"},   Kind{0x00c36400, "Ceph"},  Kind{0x0bd00bd0, "Lustre"},
+                                 Kind{0x5346414f, "AFS"},    Kind{0x01021997, "9P"},    Kind{0x47504653, "GPFS"},
+                                 Kind{0x19830326, "BeeGFS"}, Kind{0x7461636f, "OCFS2"}, Kind{0x01161970, "GFS2"}};
+  struct statfs info {};
   if (RetryInterrupted([&] { return ::statfs(path.c_str(), &info); }) != 0) return "";
   for (const Kind& kind : kKinds) {
     if (static_cast<std::uint32_t>(info.f_type) == kind.magic) return kind.name;
@@ -184,7 +185,7 @@ std::string NetworkKind(const std::string& path) {
   // ext, XFS, Btrfs, tmpfs, overlay, ZFS: the disks that most work folders lie on need no look at the table.
   constexpr std::array<std::uint32_t, 6> kLocal = {0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0x2fc12fc1};
   if (std::find(kLocal.begin(), kLocal.end(), static_cast<std::uint32_t>(info.f_type)) != kLocal.end()) return "";
-  struct stat place{};
+  struct stat place {};
   const Result<std::string> mounts = RealFileSystem().ReadAll("/proc/self/mountinfo");
   if (!mounts.ok() || ::stat(path.c_str(), &place) != 0) return "";
   return NetworkMountKind(*mounts, major(place.st_dev), minor(place.st_dev));
@@ -205,7 +206,7 @@ std::string LastComponent(std::string_view path) {
 
 /// A file that is to be emptied may have other names, in a copy made with `cp -l`: theirs must keep its content.
 void LeaveOtherLinks(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   // A failure shows when the file is opened.
   if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink > 1) ::unlink(path.c_str());
 }
@@ -216,7 +217,7 @@ class PosixFileSystem final : public FileSystem {
     // O_NONBLOCK: opening a pipe that nobody writes must not hang; it means nothing for regular files.
     FileDescriptor fd(RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
     if (fd.get() < 0) return ErrnoStatus(errno, Describe("open", path));
-    struct stat info{};
+    struct stat info {};
     if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path));
     if (!S_ISREG(info.st_mode)) return InvalidInput(Describe("open", path) + ": not a regular file");
     return std::unique_ptr<ReadableFile>(std::make_unique<PosixReadableFile>(std::move(fd), path));
@@ -282,7 +283,7 @@ class PosixFileSystem final : public FileSystem {
       if (entry == nullptr) break;
       std::string name(static_cast<const char*>(entry->d_name));
       if (name == "." || name == "..") continue;
-      struct stat info{};
+      struct stat info {};
       if (::fstatat(::dirfd(stream.get()), name.c_str(), &info, 0) != 0) {
         if (errno != ENOENT) return ErrnoStatus(errno, Describe("stat", JoinPath(folder, name)));
         // A dangling link is listed as itself; an entry removed meanwhile is left out.
@@ -296,18 +297,19 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Result<FileInfo> Stat(const std::string& path) override {
-    struct stat info{};
+    struct stat info {};
     if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, Describe("stat", path));
     return FromStat(LastComponent(path), info);
   }
 
   Result<DiskSpace> Space(const std::string& path) override {
-    struct statvfs info{};
+    struct statvfs info {};
     if (RetryInterrupted([&] { return ::statvfs(path.c_str(), &info); }) != 0) {
       return ErrnoStatus(errno, Describe("ask for the free space of", path));
     }
     const auto bytes = [&](fsblkcnt_t blocks) { return static_cast<std::int64_t>(blocks * info.f_frsize); };
-    return DiskSpace{.free_bytes = bytes(info.f_bavail), .total_bytes = bytes(info.f_blocks), .network = NetworkKind(path)};
+    return DiskSpace{
+        .free_bytes = bytes(info.f_bavail), .total_bytes = bytes(info.f_blocks), .network = NetworkKind(path)};
   }
 };
 

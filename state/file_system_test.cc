@@ -59,7 +59,8 @@ TEST_F(FileSystemTest, RefusesAFileLargerThanTheLimit) {
 /// Large writes take another way than small ones; what stands beside them must not change, wherever they begin.
 TEST_F(FileSystemTest, LargeWritesLeaveTheirNeighboursAlone) {
   constexpr std::int64_t kLarge = (std::int64_t{17} << 20) + 1234;
-  for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{4096}, std::int64_t{1}, std::int64_t{4095}, std::int64_t{5000}}) {
+  for (const std::int64_t offset :
+       {std::int64_t{0}, std::int64_t{4096}, std::int64_t{1}, std::int64_t{4095}, std::int64_t{5000}}) {
     for (const std::size_t shift : {0U, 1U, 64U, 512U}) {
       std::string content(static_cast<std::size_t>(kLarge) + shift, 'x');
       for (std::size_t i = shift; i < content.size(); ++i) content[i] = static_cast<char>(i * 31 + i / 4096);

@@ -69,12 +69,9 @@ std::vector<FingerprintChange> Diff(const Fingerprint& old_fingerprint, const Fi
 
 std::string ToString(const FingerprintChange& change) {
   switch (change.kind) {
-    case FingerprintChange::Kind::kAdded:
-      return change.name + ": added, " + Shorten(change.new_value);
-    case FingerprintChange::Kind::kRemoved:
-      return change.name + ": removed, was " + Shorten(change.old_value);
-    case FingerprintChange::Kind::kChanged:
-      break;
+    case FingerprintChange::Kind::kAdded: return change.name + ": added, " + Shorten(change.new_value);
+    case FingerprintChange::Kind::kRemoved: return change.name + ": removed, was " + Shorten(change.old_value);
+    case FingerprintChange::Kind::kChanged: break;
   }
   return change.name + ": " + Shorten(change.old_value) + " -> " + Shorten(change.new_value);
 }

@@ -8,18 +8,22 @@
 namespace draftmill {
 namespace {
 
-constexpr std::array kNetworkTypes = {
-    std::pair{"nfs", "NFS"},       std::pair{"nfs4", "NFS"},         std::pair{"cifs", "SMB"},     std::pair{"smb3", "SMB"},
-    std::pair{"smbfs", "SMB"},     std::pair{"ceph", "Ceph"},        std::pair{"lustre", "Lustre"}, std::pair{"9p", "9P"},
-    std::pair{"afs", "AFS"},       std::pair{"gpfs", "GPFS"},        std::pair{"beegfs", "BeeGFS"}, std::pair{"wekafs", "WekaFS"},
-    std::pair{"panfs", "PanFS"},   std::pair{"glusterfs", "GlusterFS"}, std::pair{"orangefs", "OrangeFS"}, std::pair{"pvfs2", "OrangeFS"},
-    std::pair{"ocfs2", "OCFS2"},   std::pair{"gfs2", "GFS2"},        std::pair{"davfs", "WebDAV"},  std::pair{"coda", "Coda"}};
+constexpr std::array kNetworkTypes = {std::pair{"nfs", "NFS"},           std::pair{"nfs4", "NFS"},
+                                      std::pair{"cifs", "SMB"},          std::pair{"smb3", "SMB"},
+                                      std::pair{"smbfs", "SMB"},         std::pair{"ceph", "Ceph"},
+                                      std::pair{"lustre", "Lustre"},     std::pair{"9p", "9P"},
+                                      std::pair{"afs", "AFS"},           std::pair{"gpfs", "GPFS"},
+                                      std::pair{"beegfs", "BeeGFS"},     std::pair{"wekafs", "WekaFS"},
+                                      std::pair{"panfs", "PanFS"},       std::pair{"glusterfs", "GlusterFS"},
+                                      std::pair{"orangefs", "OrangeFS"}, std::pair{"pvfs2", "OrangeFS"},
+                                      std::pair{"ocfs2", "OCFS2"},       std::pair{"gfs2", "GFS2"},
+                                      std::pair{"davfs", "WebDAV"},      std::pair{"coda", "Coda"}};
 
 /// FUSE programs whose files lie elsewhere; what the type ("fuse.sshfs") or, where it is "fuse" alone, the source begins with.
 constexpr std::array<std::string_view, 24> kRemoteFuse = {
-    "sshfs",   "s3fs",      "gcsfuse",  "goofys",  "geesefs", "rclone",   "juicefs",       "glusterfs",
-    "ceph",    "mfs",       "moosefs",  "lizardfs", "weed",   "seaweedfs", "blobfuse",     "mountpoint-s3",
-    "alluxio", "cvmfs",     "hdfs",     "davfs",   "quobyte", "curlftpfs", "google-drive", "wekafs"};
+    "sshfs",   "s3fs",  "gcsfuse", "goofys",   "geesefs", "rclone",    "juicefs",      "glusterfs",
+    "ceph",    "mfs",   "moosefs", "lizardfs", "weed",    "seaweedfs", "blobfuse",     "mountpoint-s3",
+    "alluxio", "cvmfs", "hdfs",    "davfs",    "quobyte", "curlftpfs", "google-drive", "wekafs"};
 
 std::vector<std::string_view> Words(std::string_view line) {
   std::vector<std::string_view> words;

@@ -41,7 +41,8 @@ bool StartsAsSqlite(FileSystem& files, const std::string& path) {
 }
 
 constexpr std::string_view kMoveAway =
-    ". It was left as it is. Move it away and run again (shards that are whole and right are kept), or name another work "
+    ". It was left as it is. Move it away and run again (shards that are whole and right are kept), or name another "
+    "work "
     "folder with --work DIR";
 
 Status NotOurs(const std::string& path, std::string_view what) {

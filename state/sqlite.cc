@@ -10,26 +10,20 @@ namespace {
 
 StatusCode CodeOf(sqlite3* connection, int code) {
   switch (code & 0xff) {
-    case SQLITE_FULL:
-      return StatusCode::kDiskFull;
+    case SQLITE_FULL: return StatusCode::kDiskFull;
     case SQLITE_IOERR: {
       const int error = sqlite3_system_errno(connection);
       return error == ENOSPC || error == EDQUOT ? StatusCode::kDiskFull : StatusCode::kIo;
     }
-    case SQLITE_NOMEM:
-      return StatusCode::kOutOfMemory;
+    case SQLITE_NOMEM: return StatusCode::kOutOfMemory;
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return StatusCode::kCorrupt;
+    case SQLITE_NOTADB: return StatusCode::kCorrupt;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return StatusCode::kConflict;
+    case SQLITE_LOCKED: return StatusCode::kConflict;
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
-    case SQLITE_PERM:
-      return StatusCode::kIo;
-    default:
-      return StatusCode::kInternal;
+    case SQLITE_PERM: return StatusCode::kIo;
+    default: return StatusCode::kInternal;
   }
 }
 
@@ -43,7 +37,8 @@ Status ErrorOf(sqlite3* connection, int code, std::string_view what) {
   const StatusCode status = CodeOf(connection, code);
   if (status == StatusCode::kCorrupt) {
     const std::string file = FileOf(connection);
-    return Corrupt((file.empty() ? "state.db" : file) + " is damaged (" + sqlite3_errstr(code) + std::string(kDamagedAdvice));
+    return Corrupt((file.empty() ? "state.db" : file) + " is damaged (" + sqlite3_errstr(code) +
+                   std::string(kDamagedAdvice));
   }
   std::string message("SQLite: ");
   message += what;
@@ -77,12 +72,9 @@ int OpenFlags(Access access) {
   constexpr int kCommon = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   switch (access) {
     case Access::kReadOnly:
-    case Access::kImmutable:
-      return kCommon | SQLITE_OPEN_READONLY;
-    case Access::kReadWrite:
-      return kCommon | SQLITE_OPEN_READWRITE;
-    case Access::kCreate:
-      return kCommon | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    case Access::kImmutable: return kCommon | SQLITE_OPEN_READONLY;
+    case Access::kReadWrite: return kCommon | SQLITE_OPEN_READWRITE;
+    case Access::kCreate: return kCommon | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   }
   return kCommon | SQLITE_OPEN_READONLY;
 }

@@ -29,7 +29,8 @@ namespace draftmill::sqlite {
 
 /// Ends the message about a damaged database, after "... is damaged (finding".
 inline constexpr std::string_view kDamagedAdvice =
-    "). The shards and the other files of the work folder are not touched by this. `draftmill state TARGET rebuild` moves it "
+    "). The shards and the other files of the work folder are not touched by this. `draftmill state TARGET rebuild` "
+    "moves it "
     "aside and makes it again from them; then run again: shards that are whole and right are kept";
 
 /// How a database is opened.

@@ -79,10 +79,25 @@ void ShmBarrier(sqlite3_file* file) { Unix(file)->pMethods->xShmBarrier(Unix(fil
 int ShmUnmap(sqlite3_file* file, int remove) { return Unix(file)->pMethods->xShmUnmap(Unix(file), remove); }
 
 /// Version 2: with shared memory, without memory mapping.
-constexpr sqlite3_io_methods kMethods = {2,          &Close,         &Read,       &Write,     &Truncate,
-                                         &Sync,      &FileSize,      &Lock,       &Unlock,    &CheckReservedLock,
-                                         &FileControl, &SectorSize,  &DeviceCharacteristics, &ShmMap, &ShmLock,
-                                         &ShmBarrier, &ShmUnmap,     nullptr,     nullptr};
+constexpr sqlite3_io_methods kMethods = {2,
+                                         &Close,
+                                         &Read,
+                                         &Write,
+                                         &Truncate,
+                                         &Sync,
+                                         &FileSize,
+                                         &Lock,
+                                         &Unlock,
+                                         &CheckReservedLock,
+                                         &FileControl,
+                                         &SectorSize,
+                                         &DeviceCharacteristics,
+                                         &ShmMap,
+                                         &ShmLock,
+                                         &ShmBarrier,
+                                         &ShmUnmap,
+                                         nullptr,
+                                         nullptr};
 
 /// What the VFS is registered with.
 struct Context {

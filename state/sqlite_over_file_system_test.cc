@@ -1,11 +1,11 @@
 // That SQLite's changes go through the seam: as points, as faults, and with what a power cut leaves of a commit.
 #include "state/sqlite_over_file_system.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "state/faulty_file_system.h"
 #include "state/sqlite.h"

@@ -11,7 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAdvice =
-    "name a folder on a local disk with --state-dir DIR; the work folder keeps a link to it, and where that disk is lost "
+    "name a folder on a local disk with --state-dir DIR; the work folder keeps a link to it, and where that disk is "
+    "lost "
     "`draftmill state TARGET rebuild` makes state.db again";
 
 Status RefuseNetwork(FileSystem& files, const std::string& folder) {
@@ -36,9 +37,10 @@ Status RefuseSecondName(const std::string& path) {
   std::error_code none;
   const std::uintmax_t names = fs::hard_link_count(path, none);
   if (none || names < 2) return OkStatus();
-  return Conflict(path + " has " + std::to_string(names) + " names (hard links), as in a copy made with `cp -l`: runs of both "
-                  "folders would write into one database. Nothing was started. Give this folder its own: `cp " + path + " " +
-                  path + ".own && mv " + path + ".own " + path + "`");
+  return Conflict(path + " has " + std::to_string(names) +
+                  " names (hard links), as in a copy made with `cp -l`: runs of both "
+                  "folders would write into one database. Nothing was started. Give this folder its own: `cp " +
+                  path + " " + path + ".own && mv " + path + ".own " + path + "`");
 }
 
 /// Where the link leads; empty where state.db is no link.
@@ -53,13 +55,16 @@ std::string LinkTarget(const std::string& work_folder) {
 Status PlaceState(FileSystem& files, const std::string& work_folder, const std::optional<std::string>& state_folder) {
   const std::string path = StateDatabasePath(work_folder);
   const std::string linked = LinkTarget(work_folder);
-  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) DRAFTMILL_RETURN_IF_ERROR(RefuseSecondName(path + suffix));
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+    DRAFTMILL_RETURN_IF_ERROR(RefuseSecondName(path + suffix));
   if (!state_folder) {
     if (linked.empty()) return RefuseNetwork(files, work_folder);
     if (files.Exists(ParentPath(linked))) return RefuseNetwork(files, ParentPath(linked));
-    return NotFound(path + " is a link to " + linked + ", which is not on this machine. Nothing was started: bring the file "
-                    "here and name its folder with --state-dir DIR, or name an empty folder and run `draftmill state TARGET "
-                    "rebuild`");
+    return NotFound(
+        path + " is a link to " + linked +
+        ", which is not on this machine. Nothing was started: bring the file "
+        "here and name its folder with --state-dir DIR, or name an empty folder and run `draftmill state TARGET "
+        "rebuild`");
   }
   std::error_code ignored;
   const fs::path target = fs::absolute(*state_folder, ignored) / "state.db";
@@ -72,7 +77,8 @@ Status PlaceState(FileSystem& files, const std::string& work_folder, const std::
   DRAFTMILL_RETURN_IF_ERROR(RefuseNetwork(files, *state_folder));
   // Behind a link of this work folder that leads nowhere, a state.db in the named folder is the one that was brought here.
   if (linked.empty() && files.Exists(target.string())) {
-    return Conflict(target.string() + " is there already, of another work folder perhaps. Nothing was started: name an empty "
+    return Conflict(target.string() +
+                    " is there already, of another work folder perhaps. Nothing was started: name an empty "
                     "folder with --state-dir");
   }
   return Link(files, work_folder, target);

@@ -1,9 +1,9 @@
 #include "state/state_place.h"
 
-#include <filesystem>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "state/schema.h"
 #include "state/store.h"
@@ -24,7 +24,9 @@ class PartlyNetwork final : public FileSystem {
     if (path.starts_with(network_folder_)) space.network = "NFS";
     return space;
   }
-  Result<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override { return real_.OpenForReading(path); }
+  Result<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    return real_.OpenForReading(path);
+  }
   Result<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path, OpenMode mode) override {
     return real_.OpenForWriting(path, mode);
   }

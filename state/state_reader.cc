@@ -277,7 +277,10 @@ Result<StageRecord> StateReader::WithParts(StageRecord stage) {
       std::vector<FingerprintPart> parts,
       QueryAll(
           connection_, "SELECT name, value FROM fingerprint_parts WHERE stage = ? ORDER BY position",
-          [](const sqlite::Statement& row) { return FingerprintPart{row.Text(0), row.Text(1)}; }, stage.stage));
+          [](const sqlite::Statement& row) {
+            return FingerprintPart{row.Text(0), row.Text(1)};
+          },
+          stage.stage));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool repeated = std::any_of(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&](const FingerprintPart& part) { return part.name == parts[i].name; });

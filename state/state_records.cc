@@ -4,40 +4,29 @@ namespace draftmill {
 
 std::string_view StageStateName(StageState state) {
   switch (state) {
-    case StageState::kPending:
-      return "pending";
-    case StageState::kRunning:
-      return "running";
-    case StageState::kDone:
-      return "done";
-    case StageState::kStale:
-      return "stale";
+    case StageState::kPending: return "pending";
+    case StageState::kRunning: return "running";
+    case StageState::kDone: return "done";
+    case StageState::kStale: return "stale";
   }
   return "stale";
 }
 
 std::string_view ShardStateName(ShardState state) {
   switch (state) {
-    case ShardState::kPlanned:
-      return "planned";
-    case ShardState::kPublished:
-      return "published";
-    case ShardState::kDamaged:
-      return "damaged";
-    case ShardState::kStale:
-      return "stale";
+    case ShardState::kPlanned: return "planned";
+    case ShardState::kPublished: return "published";
+    case ShardState::kDamaged: return "damaged";
+    case ShardState::kStale: return "stale";
   }
   return "stale";
 }
 
 std::string_view EventLevelName(EventLevel level) {
   switch (level) {
-    case EventLevel::kInfo:
-      return "info";
-    case EventLevel::kWarning:
-      return "warning";
-    case EventLevel::kError:
-      return "error";
+    case EventLevel::kInfo: return "info";
+    case EventLevel::kWarning: return "warning";
+    case EventLevel::kError: return "error";
   }
   return "error";
 }

@@ -43,7 +43,7 @@ class StoreTest : public testing::Test {
 bool IsLocked(const std::string& path) {
   const pid_t child = fork();
   if (child == 0) {
-    struct flock range{};
+    struct flock range {};
     range.l_type = F_WRLCK;
     range.l_whence = SEEK_SET;
     const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

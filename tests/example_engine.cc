@@ -43,7 +43,8 @@ class JumpingClock final : public Clock {
 /// Does what the variable asks for at the change whose turn it is.
 class FaultAtChange {
  public:
-  FaultAtChange(FaultyFileSystem& files, std::string kind, std::int64_t at) : files_(files), kind_(std::move(kind)), at_(at) {}
+  FaultAtChange(FaultyFileSystem& files, std::string kind, std::int64_t at)
+      : files_(files), kind_(std::move(kind)), at_(at) {}
 
   Status operator()() {
     if (is_ending_) StandStill();

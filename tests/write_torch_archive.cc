@@ -33,14 +33,16 @@ std::uint32_t Crc32OfLarge(std::int64_t bytes) {
   const std::vector<std::byte> zeros(std::size_t{16} << 20);
   std::uint32_t crc = 0;
   for (std::int64_t left = bytes - 1; left > 0; left -= std::min(left, static_cast<std::int64_t>(zeros.size()))) {
-    crc = Crc32(crc, std::span(zeros).first(static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(zeros.size())))));
+    crc = Crc32(
+        crc, std::span(zeros).first(static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(zeros.size())))));
   }
   return Crc32(crc, std::as_bytes(std::span(&kLast, 1)));
 }
 
 int Write(const std::string& path, std::int64_t bytes, std::int64_t zip64_from) {
   torch_archive::Dict dict;
-  dict.Add("large", torch_archive::Tensor{Dtype::kU8, {bytes}}).Add("far", torch_archive::Tensor{Dtype::kI64, {kFar.size()}});
+  dict.Add("large", torch_archive::Tensor{Dtype::kU8, {bytes}})
+      .Add("far", torch_archive::Tensor{Dtype::kI64, {kFar.size()}});
   dict.Add("name", "x");
   const auto layout = torch_archive::Layout::Of(std::move(dict), zip64_from);
   if (!layout.ok()) {

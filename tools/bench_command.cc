@@ -1,7 +1,7 @@
 // draftmill bench checkpoint|extract: measurements, without a run. Builds without torch have `checkpoint` alone.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -39,9 +39,11 @@ void AddCheckpoint(CLI::App& bench, CommandOutcome& outcome) {
 
 #ifdef DRAFTMILL_WITH_TORCH
 void PrintRate(const char* name, const ExtractRate& rate, const ExtractBenchReport& report) {
-  std::string line = fmt::format("{:<24} {:>9.0f} tokens/s {:>8.3f} GB/s of states {:>8.1f} TFLOP/s", name, rate.tokens_per_second(),
-                                 rate.tokens_per_second() * report.state_bytes_per_token * 1e-9, rate.flops_per_second() * 1e-12);
-  if (report.product_flops() > 0) line += fmt::format("  {:.3f} of products", rate.flops_per_second() / report.product_flops());
+  std::string line =
+      fmt::format("{:<24} {:>9.0f} tokens/s {:>8.3f} GB/s of states {:>8.1f} TFLOP/s", name, rate.tokens_per_second(),
+                  rate.tokens_per_second() * report.state_bytes_per_token * 1e-9, rate.flops_per_second() * 1e-12);
+  if (report.product_flops() > 0)
+    line += fmt::format("  {:.3f} of products", rate.flops_per_second() / report.product_flops());
   line += fmt::format("  {:.1f} cores busy", rate.processor_seconds / rate.seconds);
   PrintData(line);
 }
@@ -54,15 +56,17 @@ int Measure(const ExtractBenchRequest& request, bool as_json) {
     PrintJson(ExtractBenchFacts(*report));
     return kExitComplete;
   }
-  PrintData(fmt::format("{}\nbatches of {} tokens, samples of {} on average, loaded in {:.1f} s", report->numerics_environment,
-                        report->batch_tokens, report->mean_tokens, report->load_seconds));
+  PrintData(fmt::format("{}\nbatches of {} tokens, samples of {} on average, loaded in {:.1f} s",
+                        report->numerics_environment, report->batch_tokens, report->mean_tokens, report->load_seconds));
   if (report->product_flops() > 0) {
-    PrintData(fmt::format("{:<24} {:>8.1f} TFLOP/s before, {:.1f} after; {:.1f} GB/s to the host", "products, sustained",
-                          report->product_flops_before * 1e-12, report->product_flops_after * 1e-12, report->to_host_bytes * 1e-9));
+    PrintData(fmt::format("{:<24} {:>8.1f} TFLOP/s before, {:.1f} after; {:.1f} GB/s to the host",
+                          "products, sustained", report->product_flops_before * 1e-12,
+                          report->product_flops_after * 1e-12, report->to_host_bytes * 1e-9));
   }
   if (!report->decisions.empty()) PrintData(report->decisions);
   PrintRate("states to nowhere", report->nowhere, *report);
-  if (report->disk_bytes > 0) PrintData(fmt::format("{:<24} {:>26.3f} GB/s", "the disk alone", report->disk_bytes * 1e-9));
+  if (report->disk_bytes > 0)
+    PrintData(fmt::format("{:<24} {:>26.3f} GB/s", "the disk alone", report->disk_bytes * 1e-9));
   if (report->to_disk.seconds > 0) PrintRate("states to shards", report->to_disk, *report);
   return kExitComplete;
 }
@@ -73,17 +77,26 @@ void AddExtract(CLI::App& bench, CommandOutcome& outcome) {
   auto as_json = std::make_shared<bool>(false);
   command->add_option("MODEL", request->options.model_folder, "The model folder")->required();
   command->add_option("--device", request->options.device, "auto, cpu or cuda")->capture_default_str();
-  command->add_option("--layers", request->options.layers, "Captured x_k, ascending; eagle3's where left out")->delimiter(',');
-  command->add_option("--threads", request->options.threads, "Threads of loading, and of the CPU engine")->capture_default_str();
+  command->add_option("--layers", request->options.layers, "Captured x_k, ascending; eagle3's where left out")
+      ->delimiter(',');
+  command->add_option("--threads", request->options.threads, "Threads of loading, and of the CPU engine")
+      ->capture_default_str();
   command->add_option("--seconds", request->seconds, "Of each measurement of the engine")->capture_default_str();
-  command->add_option("--disk-seconds", request->disk_seconds, "Of the one with shards; 0 for the same")->capture_default_str();
-  command->add_option("--product-seconds", request->product_seconds, "Of each measurement of products, GPUs only")->capture_default_str();
+  command->add_option("--disk-seconds", request->disk_seconds, "Of the one with shards; 0 for the same")
+      ->capture_default_str();
+  command->add_option("--product-seconds", request->product_seconds, "Of each measurement of products, GPUs only")
+      ->capture_default_str();
   command->add_option("--mean-tokens", request->mean_tokens, "Of a sample, nearly")->capture_default_str();
   command->add_option("--max-tokens", request->max_tokens, "Of a sample")->capture_default_str();
-  command->add_option("--batch-tokens", request->batch_tokens, "Token budget of a batch; 0 for auto")->capture_default_str();
-  command->add_option("--block-tokens", request->block_tokens, "Token budget of a block; 0 for auto")->capture_default_str();
-  command->add_option("--weights", request->options.weights, "auto, resident, sharded or streamed")->capture_default_str();
-  command->add_option("--memory", request->options.memory_bytes, "Of the host for weights and states, e.g. 8GiB; no limit without it")
+  command->add_option("--batch-tokens", request->batch_tokens, "Token budget of a batch; 0 for auto")
+      ->capture_default_str();
+  command->add_option("--block-tokens", request->block_tokens, "Token budget of a block; 0 for auto")
+      ->capture_default_str();
+  command->add_option("--weights", request->options.weights, "auto, resident, sharded or streamed")
+      ->capture_default_str();
+  command
+      ->add_option("--memory", request->options.memory_bytes,
+                   "Of the host for weights and states, e.g. 8GiB; no limit without it")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
   command->add_option("--work", request->work_folder, "Also write shards there; each is deleted once it is published");

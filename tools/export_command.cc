@@ -49,7 +49,8 @@ int Export(const ExportOptions& options) {
       .format = options.format,
       .output = options.output.empty() ? JoinPath(JoinPath(*work_folder, "exports"), options.format) : options.output,
       .selection = std::move(selection).value(),
-      .threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+      .threads =
+          options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
       .token_bytes = TokenBytesFor(options),
       .should_stop = StopSignal::Requested};
   const auto report = RunExport(RealFileSystem(), request, *progress);
@@ -65,9 +66,11 @@ void AddExportCommand(CLI::App& app, CommandOutcome& outcome) {
   auto options = std::make_shared<ExportOptions>();
   AddTargetOptions(*command, *options);
   command->add_option("FORMAT", options->format, "specforge, speculators, modelopt, torchspec or jsonl")->required();
-  command->add_option("--output", options->output, "The folder to make (default: exports/FORMAT in the work folder)")->type_name("DIR");
-  command->add_option("--select", options->select,
-                      "source=PATH, samples=FIRST-LAST, eval=FRACTION, split=train|eval; may be given several times")
+  command->add_option("--output", options->output, "The folder to make (default: exports/FORMAT in the work folder)")
+      ->type_name("DIR");
+  command
+      ->add_option("--select", options->select,
+                   "source=PATH, samples=FIRST-LAST, eval=FRACTION, split=train|eval; may be given several times")
       ->type_name("TERM")
       ->allow_extra_args(false);
   command->add_option("--threads", options->threads, "Workers (default: one a processor)")->check(CLI::Range(1, 1024));

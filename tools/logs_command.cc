@@ -19,16 +19,18 @@ Status PrintLog(const LogsOptions& options) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string work_folder,
                              WorkFolderOfTarget(RealFileSystem(), options.target, options.overrides()));
   Result<std::string> path = NewestLog(RealFileSystem(), work_folder);
-  if (!path.ok()) return path.status().code() == StatusCode::kNotFound ? InvalidConfig(path.status().message()) : path.status();
+  if (!path.ok())
+    return path.status().code() == StatusCode::kNotFound ? InvalidConfig(path.status().message()) : path.status();
   if (options.json) {
     PrintJson(json::Object{{"work", work_folder}, {"log", *path}});
     return OkStatus();
   }
   const StopSignal signals;
-  return ReadLog(RealFileSystem(), work_folder, *path, options.follow, StopSignal::Requested, [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  });
+  return ReadLog(RealFileSystem(), work_folder, *path, options.follow, StopSignal::Requested,
+                 [](std::string_view text) {
+                   std::fwrite(text.data(), 1, text.size(), stdout);
+                   std::fflush(stdout);
+                 });
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ void RefuseElsewhere(const std::string& action, std::initializer_list<std::strin
                      std::initializer_list<const CLI::Option*> options) {
   if (std::find(actions.begin(), actions.end(), action) != actions.end()) return;
   for (const CLI::Option* option : options) {
-    if (option->count() > 0) throw CLI::ValidationError(option->get_name(), "means nothing to `quarantine " + action + "`");
+    if (option->count() > 0)
+      throw CLI::ValidationError(option->get_name(), "means nothing to `quarantine " + action + "`");
   }
 }
 
@@ -64,11 +65,13 @@ void AddQuarantineCommand(CLI::App& app, CommandOutcome& outcome) {
   CLI::Option* stage = command->add_option("--stage", options->query.stage, "Only of this stage");
   stage->check(CLI::IsMember(StageNames()));
   CLI::Option* reason = command->add_option("--reason", options->query.reason, "Only with this reason");
-  CLI::Option* after = command->add_option("--after", options->query.after, "For list: only failures with a higher number");
+  CLI::Option* after =
+      command->add_option("--after", options->query.after, "For list: only failures with a higher number");
   after->check(CLI::NonNegativeNumber);
   CLI::Option* limit = command->add_option("--limit", options->query.limit, "For list: at most so many");
   limit->check(CLI::Range(1, 1'000'000));
-  CLI::Option* rows = command->add_flag("--rows", options->rows, "For export: the rows alone, to be mended and used as a source");
+  CLI::Option* rows =
+      command->add_flag("--rows", options->rows, "For export: the rows alone, to be mended and used as a source");
   command->callback([=, &outcome] {
     if (options->action == "show" && number->count() == 0) throw CLI::RequiredError("FAILURE");
     RefuseElsewhere(options->action, {"show"}, {number});

@@ -48,11 +48,12 @@ int RunDetached(const TargetOptions& options, const Config& config, RunRequest r
     return detached->exit_status;
   }
   if (options.json) {
-    PrintJson(json::Object{{"work", config.work_folder()}, {"process", detached->process}, {"log", detached->log_path}});
+    PrintJson(
+        json::Object{{"work", config.work_folder()}, {"process", detached->process}, {"log", detached->log_path}});
   } else {
-    PrintData("the run goes on as process " + std::to_string(detached->process) + ". `draftmill status " + options.target +
-              "` shows where it stands, `draftmill logs " + options.target + " --follow` what it writes, `draftmill stop " +
-              options.target + "` ends it");
+    PrintData("the run goes on as process " + std::to_string(detached->process) + ". `draftmill status " +
+              options.target + "` shows where it stands, `draftmill logs " + options.target +
+              " --follow` what it writes, `draftmill stop " + options.target + "` ends it");
   }
   return kExitComplete;
 }
@@ -72,7 +73,9 @@ void AddRunOptions(CLI::App& command, RunOptions& options, RunRequest& request) 
   command.add_flag("--accept-changes", request.accept_changes,
                    "Redo the stages whose parameters, inputs or code changed, instead of refusing");
   command.add_flag("--detach", options.detach, "Go on in the background; see `logs`, `status` and `stop`");
-  command.add_option("--state-dir", request.state_folder, "A folder on a local disk for state.db, where the work folder's disk does not do")
+  command
+      .add_option("--state-dir", request.state_folder,
+                  "A folder on a local disk for state.db, where the work folder's disk does not do")
       ->type_name("DIR");
 }
 
@@ -83,7 +86,8 @@ void AddRunCommand(CLI::App& app, CommandOutcome& outcome) {
   auto options = std::make_shared<RunOptions>();
   auto request = std::make_shared<RunRequest>();
   AddRunOptions(*command, *options, *request);
-  command->add_option("--until", request->until_stage, "Go no further than this stage")->check(CLI::IsMember(StageNames()));
+  command->add_option("--until", request->until_stage, "Go no further than this stage")
+      ->check(CLI::IsMember(StageNames()));
   command->callback([options, request, &outcome] { outcome.exit_status = Run(*options, *request); });
 }
 

@@ -23,12 +23,14 @@ Result<json::Value> Rebuild(const TargetOptions& options) {
 }  // namespace
 
 void AddStateCommand(CLI::App& app, CommandOutcome& outcome) {
-  CLI::App* command = app.add_subcommand("state", "Make a lost or damaged state.db again from the files of the work folder");
+  CLI::App* command =
+      app.add_subcommand("state", "Make a lost or damaged state.db again from the files of the work folder");
   auto options = std::make_shared<TargetOptions>();
   auto action = std::make_shared<std::string>();
   AddTargetOptions(*command, *options);
   command->add_option("ACTION", *action, "rebuild")->required()->check(CLI::IsMember({"rebuild"}));
-  command->callback([options, action, &outcome] { outcome.exit_status = PrintFacts(Rebuild(*options), options->json); });
+  command->callback(
+      [options, action, &outcome] { outcome.exit_status = PrintFacts(Rebuild(*options), options->json); });
 }
 
 }  // namespace draftmill

@@ -40,17 +40,19 @@ Result<VerifyReport> Check(const CheckOptions& options, const std::string& work_
   const bool deep = options.deep || options.repair;
   VerifyProgress so_far(RealFileSystem(), RealClock(), work_folder);
   if (deep && so_far.first_chunk() > 0) {
-    progress->Line("going on with chunk " + std::to_string(so_far.first_chunk()) + ", where an earlier check was interrupted");
+    progress->Line("going on with chunk " + std::to_string(so_far.first_chunk()) +
+                   ", where an earlier check was interrupted");
   }
-  Result<VerifyReport> checked =
-      VerifyWork(RealFileSystem(), *state, work_folder,
-                 {.deep = deep,
-                  .first_deep_chunk = so_far.first_chunk(),
-                  .on_chunk = [&](std::int64_t next, const VerifyReport& found) { so_far.Note(next, found); },
-                  .should_stop = StopSignal::Requested,
-                  .on_progress = [&](std::int64_t, std::int64_t bytes) {
-                    progress->Update({.stage = "verify", .unit = "bytes", .done = bytes, .total = total, .bytes = bytes});
-                  }});
+  Result<VerifyReport> checked = VerifyWork(
+      RealFileSystem(), *state, work_folder,
+      {.deep = deep,
+       .first_deep_chunk = so_far.first_chunk(),
+       .on_chunk = [&](std::int64_t next, const VerifyReport& found) { so_far.Note(next, found); },
+       .should_stop = StopSignal::Requested,
+       .on_progress =
+           [&](std::int64_t, std::int64_t bytes) {
+             progress->Update({.stage = "verify", .unit = "bytes", .done = bytes, .total = total, .bytes = bytes});
+           }});
   if (deep && checked.ok()) so_far.Finish();
   if (deep && !checked.ok()) so_far.Keep();
   if (!checked.ok()) return checked.status();

@@ -23,7 +23,8 @@ std::int64_t BytesWith(const ModelDescription& model, const ExtractOptions& opti
   return of_weights + memory.shared_bytes + memory.thread_bytes * options.threads + memory.token_bytes * block_tokens;
 }
 
-bool Fits(const ModelDescription& model, const ExtractOptions& options, const WeightStoreOptions& weights, std::int64_t tokens) {
+bool Fits(const ModelDescription& model, const ExtractOptions& options, const WeightStoreOptions& weights,
+          std::int64_t tokens) {
   return options.memory_bytes <= 0 || BytesWith(model, options, weights, tokens) <= options.memory_bytes;
 }
 
@@ -50,13 +51,15 @@ Result<ExtractSizes> ResolveAuto(const ModelDescription& model, const ExtractOpt
   const WeightStoreOptions weights = PlanWeights(model, options);
   const bool streamed = weights.policy == WeightPolicy::kStreamed;
   for (std::int64_t batches = streamed ? kMostBatchesInStreamedBlock : kMostBatchesInBlock; batches >= 1; --batches) {
-    if (Fits(model, options, weights, batches * kBatchTokens)) return ExtractSizes{kBatchTokens, batches * kBatchTokens};
+    if (Fits(model, options, weights, batches * kBatchTokens))
+      return ExtractSizes{kBatchTokens, batches * kBatchTokens};
   }
   for (std::int64_t tokens = kBatchTokens / 2; tokens >= kFewestTokens; tokens /= 2) {
     if (Fits(model, options, weights, tokens)) return ExtractSizes{tokens, tokens};
   }
-  const std::string advice = streamed ? "Raise limits.memory, or take fewer limits.threads."
-                                      : "Raise limits.memory, take fewer limits.threads, or set extract.weights to streamed.";
+  const std::string advice =
+      streamed ? "Raise limits.memory, or take fewer limits.threads."
+               : "Raise limits.memory, take fewer limits.threads, or set extract.weights to streamed.";
   return OutOfMemory("the model does not fit in limits.memory: it needs " +
                      std::to_string(ExtractBytes(model, options, kFewestTokens)) + " bytes for " +
                      (streamed ? "the layers in memory" : "weights") + " and the smallest block, " +

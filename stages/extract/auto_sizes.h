@@ -11,8 +11,8 @@
 namespace draftmill {
 
 enum class WeightPolicy : std::uint8_t {
-  kResident,   ///< all layers in memory
-  kStreamed,   ///< layers are read from disk when their turn comes
+  kResident,  ///< all layers in memory
+  kStreamed,  ///< layers are read from disk when their turn comes
 };
 
 /// Most layers that a user of a store of weights may hold: one that is finished and the next one.
@@ -21,7 +21,7 @@ inline constexpr int kHeldLayers = 2;
 /// Where the weights live.
 struct WeightStoreOptions {
   WeightPolicy policy = WeightPolicy::kResident;
-  int slots = kHeldLayers + 1;   ///< kStreamed: layers that have room in memory; one more than are held reads ahead
+  int slots = kHeldLayers + 1;  ///< kStreamed: layers that have room in memory; one more than are held reads ahead
 };
 
 /// The policy that options.weights names; for `auto`, resident wherever a small block still fits beside the weights in

@@ -8,8 +8,12 @@ namespace {
 
 ModelDescription Model() {
   ModelDescription model;
-  model.memory = {.resident_bytes = 1000000, .layer_bytes = 50000, .reading_bytes = 2000, .shared_bytes = 1000,
-                  .thread_bytes = 100, .token_bytes = 10};
+  model.memory = {.resident_bytes = 1000000,
+                  .layer_bytes = 50000,
+                  .reading_bytes = 2000,
+                  .shared_bytes = 1000,
+                  .thread_bytes = 100,
+                  .token_bytes = 10};
   return model;
 }
 

@@ -19,11 +19,13 @@ bool ConfigFields::IsNull(std::string_view name) const {
 std::int64_t ConfigFields::Integer(std::string_view name, std::int64_t minimum, std::int64_t maximum) {
   const json::Value* value = Find(name);
   if (value == nullptr) {
-    Fail(InvalidInput(path_ + ": the field " + std::string(name) + " is missing; without it the model's shapes are unknown"));
+    Fail(InvalidInput(path_ + ": the field " + std::string(name) +
+                      " is missing; without it the model's shapes are unknown"));
     return minimum;
   }
   if (!value->is_integer()) {
-    Fail(InvalidInput(path_ + ": " + std::string(name) + " must be a whole number, not " + std::string(value->KindName())));
+    Fail(InvalidInput(path_ + ": " + std::string(name) + " must be a whole number, not " +
+                      std::string(value->KindName())));
     return minimum;
   }
   const std::int64_t number = value->as_integer();
@@ -91,7 +93,9 @@ std::vector<double> ConfigFields::Numbers(std::string_view name, std::int64_t co
   }
   for (const json::Value& value : list->as_array()) {
     const bool good = value.is_number() && value.as_double() >= minimum && value.as_double() <= maximum;
-    if (!good) FailInput(std::string(name) + " must hold numbers between " + json::PythonRepr(minimum) + " and " + json::PythonRepr(maximum));
+    if (!good)
+      FailInput(std::string(name) + " must hold numbers between " + json::PythonRepr(minimum) + " and " +
+                json::PythonRepr(maximum));
     numbers.push_back(good ? value.as_double() : minimum);
   }
   return numbers;
@@ -101,7 +105,8 @@ bool ConfigFields::BoolOr(std::string_view name, bool fallback) {
   const json::Value* value = Find(name);
   if (value == nullptr) return fallback;
   if (!value->is_bool()) {
-    Fail(InvalidInput(path_ + ": " + std::string(name) + " must be true or false, not " + std::string(value->KindName())));
+    Fail(InvalidInput(path_ + ": " + std::string(name) + " must be true or false, not " +
+                      std::string(value->KindName())));
     return fallback;
   }
   return value->as_bool();

@@ -35,7 +35,8 @@ class ConfigFields {
   /// The same for a field that has two names; the first that is there counts.
   std::int64_t IntegerOr(std::string_view name, std::string_view other_name, std::int64_t minimum, std::int64_t maximum,
                          std::int64_t fallback) {
-    return IntegerOr(Find(name) == nullptr && Find(other_name) != nullptr ? other_name : name, minimum, maximum, fallback);
+    return IntegerOr(Find(name) == nullptr && Find(other_name) != nullptr ? other_name : name, minimum, maximum,
+                     fallback);
   }
   /// A list of whole numbers in [minimum, maximum]; absent or null gives an empty one without a note.
   std::vector<std::int64_t> Integers(std::string_view name, std::int64_t minimum, std::int64_t maximum);

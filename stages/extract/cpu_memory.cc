@@ -24,8 +24,9 @@ std::int64_t ProjectionElements(const ModelConfig& config) {
   if (!config.latent) return kTileRows * config.qkv_width();
   const LatentAttention& latent = *config.latent;
   const std::int64_t compressed = latent.kv_lora_rank + latent.rope_dim;
-  return kTileRows * (config.q_width() + std::max(latent.q_lora_rank, compressed) + std::max(latent.q_lora_rank, latent.kv_lora_rank) +
-                      config.num_heads * (latent.nope_dim + latent.v_dim));
+  return kTileRows *
+         (config.q_width() + std::max(latent.q_lora_rank, compressed) +
+          std::max(latent.q_lora_rank, latent.kv_lora_rank) + config.num_heads * (latent.nope_dim + latent.v_dim));
 }
 
 /// Elements that one thread needs for routed experts: a tile's rows twice, widened for the router, its logits (the last two in
@@ -34,7 +35,8 @@ std::int64_t ExpertElements(const ModelConfig& config) {
   if (!config.experts) return 0;
   const MixtureOfExperts& moe = *config.experts;
   const std::int64_t mlp_width = std::max<std::int64_t>(moe.shared_experts, 1) * moe.expert_intermediate;
-  return kTileRows * (4 * config.hidden_size + 2 * moe.experts + 3 * mlp_width) + 2 * 3 * moe.expert_intermediate * config.hidden_size;
+  return kTileRows * (4 * config.hidden_size + 2 * moe.experts + 3 * mlp_width) +
+         2 * 3 * moe.expert_intermediate * config.hidden_size;
 }
 
 /// Elements of one token of a block: residual stream, q, k, v, attention's result, and what routed experts keep.
@@ -63,7 +65,8 @@ EngineMemory CpuMemoryOf(const ModelConfig& config, std::int64_t layers) {
     widened = std::max(widened, dense);
     vectors = std::max(vectors, layout.vectors_total);
   }
-  const std::int64_t tile = kTileRows * (3 * config.hidden_size + 3 * config.intermediate_size) + ProjectionElements(config);
+  const std::int64_t tile =
+      kTileRows * (3 * config.hidden_size + 3 * config.intermediate_size) + ProjectionElements(config);
   const std::int64_t attention = AttentionRows(config) * (kKeyBlock + ValueDim(config) + 3);
   // Where the processor multiplies bfloat16, no matrix is widened but biases are narrowed, and a tile's operands are half as
   // large.

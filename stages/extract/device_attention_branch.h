@@ -20,12 +20,12 @@
 namespace draftmill {
 
 struct AttentionBranchArgs {
-  std::int64_t index = 0;                      ///< of the layer
+  std::int64_t index = 0;  ///< of the layer
   DeviceLayer layer;
-  const Bf16* normed = nullptr;                ///< [rows, hidden]
-  Bf16* out = nullptr;                         ///< [rows, hidden]
-  std::int64_t rows = 0;                       ///< those beyond the sequences' tokens are padding and hold numbers
-  const std::int32_t* rotary_rows = nullptr;   ///< [rows], on the GPU: see RotaryRow
+  const Bf16* normed = nullptr;               ///< [rows, hidden]
+  Bf16* out = nullptr;                        ///< [rows, hidden]
+  std::int64_t rows = 0;                      ///< those beyond the sequences' tokens are padding and hold numbers
+  const std::int32_t* rotary_rows = nullptr;  ///< [rows], on the GPU: see RotaryRow
   DeviceSequences sequences;
 };
 

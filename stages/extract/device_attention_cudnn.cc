@@ -68,25 +68,27 @@ class CudnnAttention : public AttentionKernel {
     const DeviceSequences& sequences = args.sequences;
     const std::int64_t widest = std::max({shape_.q.token, shape_.k.token, shape_.v.token, shape_.out_width()});
     if (sequences.tokens * widest > std::numeric_limits<std::int32_t>::max()) {
-      return Internal("a batch of " + std::to_string(sequences.tokens) + " tokens is beyond attention's 32-bit offsets");
+      return Internal("a batch of " + std::to_string(sequences.tokens) +
+                      " tokens is beyond attention's 32-bit offsets");
     }
     DRAFTMILL_ASSIGN_OR_RETURN(Plan * plan, PlanFor(RoundUp(sequences.samples, kSampleMultiple),
                                                     RoundUp(sequences.longest, kLongestMultiple)));
     DRAFTMILL_RETURN_IF_ERROR(workspace_.Grow(plan->workspace_bytes));
     DRAFTMILL_RETURN_IF_ERROR(CheckCudnn(cudnnSetStream(handle_, stream), "cudnnSetStream"));
     // The frontend takes all tensors as void*.
-    const auto values = [](const Bf16* data) { return static_cast<void*>(const_cast<Bf16*>(data)); };                 // NOLINT
-    const auto index = [](const std::int32_t* data) { return static_cast<void*>(const_cast<std::int32_t*>(data)); };  // NOLINT
-    std::unordered_map<std::int64_t, void*> tensors = {
-        {kQ, values(args.q)},
-        {kK, values(args.k)},
-        {kV, values(args.v)},
-        {kO, args.out},
-        {kLengths, index(sequences.lengths)},
-        {kQOffsets, index(sequences.q_offsets)},
-        {kKOffsets, index(sequences.k_offsets)},
-        {kVOffsets, index(sequences.v_offsets)},
-        {kOutOffsets, index(sequences.out_offsets)}};
+    const auto values = [](const Bf16* data) { return static_cast<void*>(const_cast<Bf16*>(data)); };  // NOLINT
+    const auto index = [](const std::int32_t* data) {
+      return static_cast<void*>(const_cast<std::int32_t*>(data));
+    };  // NOLINT
+    std::unordered_map<std::int64_t, void*> tensors = {{kQ, values(args.q)},
+                                                       {kK, values(args.k)},
+                                                       {kV, values(args.v)},
+                                                       {kO, args.out},
+                                                       {kLengths, index(sequences.lengths)},
+                                                       {kQOffsets, index(sequences.q_offsets)},
+                                                       {kKOffsets, index(sequences.k_offsets)},
+                                                       {kVOffsets, index(sequences.v_offsets)},
+                                                       {kOutOffsets, index(sequences.out_offsets)}};
     return CheckFrontend(plan->graph.execute(handle_, tensors, workspace_.data()), "attention");
   }
 
@@ -117,12 +119,13 @@ class CudnnAttention : public AttentionKernel {
     const auto out_offsets = indices("out_offsets", kOutOffsets, samples + 1);
     const auto heads = [&](const char* name, TensorId id, TensorId offsets, std::int64_t count, std::int64_t dim,
                            const HeadStrides& strides) {
-      return graph.tensor(fe::graph::Tensor_attributes()
-                              .set_name(name)
-                              .set_uid(id)
-                              .set_dim({samples, count, longest, dim})
-                              .set_stride({longest * strides.token, strides.head, strides.token, 1})
-                              .set_ragged_offset(indices((std::string(name) + "_offsets").c_str(), offsets, samples + 1)));
+      return graph.tensor(
+          fe::graph::Tensor_attributes()
+              .set_name(name)
+              .set_uid(id)
+              .set_dim({samples, count, longest, dim})
+              .set_stride({longest * strides.token, strides.head, strides.token, 1})
+              .set_ragged_offset(indices((std::string(name) + "_offsets").c_str(), offsets, samples + 1)));
     };
     auto [out, stats] = graph.sdpa(heads("q", kQ, kQOffsets, shape_.heads, shape_.head_dim, shape_.q),
                                    heads("k", kK, kKOffsets, shape_.kv_heads, shape_.head_dim, shape_.k),

@@ -21,7 +21,7 @@ inline constexpr std::int64_t kRowMultiple = 128;
 inline std::int64_t RowsFor(std::int64_t tokens) { return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple; }
 
 struct DeviceBatch {
-  BatchStates states;                    ///< with identity, without states
+  BatchStates states;  ///< with identity, without states
   std::int64_t tokens = 0;
   std::int64_t longest = 0;              ///< tokens of the longest sample
   std::vector<std::int32_t> input_ids;   ///< [tokens], each below the embedding's rows

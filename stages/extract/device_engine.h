@@ -21,17 +21,17 @@ namespace draftmill {
 
 /// One GPU that this process may use.
 struct DeviceFacts {
-  int index = 0;                   ///< as the CUDA runtime numbers it
-  std::string name;                ///< "NVIDIA H200"
-  std::string bus_id;              ///< "00000000:19:00.0"
+  int index = 0;       ///< as the CUDA runtime numbers it
+  std::string name;    ///< "NVIDIA H200"
+  std::string bus_id;  ///< "00000000:19:00.0"
   std::int64_t total_bytes = 0;
   std::int64_t free_bytes = 0;
 };
 
 /// What a GPU can do, as its engine's libraries reach it.
 struct DeviceRates {
-  double product_flops = 0;        ///< per second: bfloat16 products of 8,192^3, back to back
-  double to_host_bytes = 0;        ///< per second, into pinned memory
+  double product_flops = 0;  ///< per second: bfloat16 products of 8,192^3, back to back
+  double to_host_bytes = 0;  ///< per second, into pinned memory
 };
 
 class DeviceEngine {

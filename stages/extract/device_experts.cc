@@ -19,12 +19,9 @@ using cuda::ExpandMatrixArgs;
 
 RouterKind KindOf(RouterScoring scoring) {
   switch (scoring) {
-    case RouterScoring::kSoftmax:
-      return RouterKind::kSoftmax;
-    case RouterScoring::kSoftmaxChosen:
-      return RouterKind::kSoftmaxChosen;
-    case RouterScoring::kSigmoidBiased:
-      return RouterKind::kSigmoidBiased;
+    case RouterScoring::kSoftmax: return RouterKind::kSoftmax;
+    case RouterScoring::kSoftmaxChosen: return RouterKind::kSoftmaxChosen;
+    case RouterScoring::kSigmoidBiased: return RouterKind::kSigmoidBiased;
   }
   return RouterKind::kSoftmax;
 }
@@ -32,20 +29,14 @@ RouterKind KindOf(RouterScoring scoring) {
 ExpandKind KindOf(const PackedExperts& packed) {
   switch (packed.method) {
     case QuantizationMethod::kNone:
-    case QuantizationMethod::kBlockFp8:
-      return ExpandKind::kFp8;
-    case QuantizationMethod::kMxfp4:
-      return ExpandKind::kMxfp4;
-    case QuantizationMethod::kPackedInt4:
-      break;
+    case QuantizationMethod::kBlockFp8: return ExpandKind::kFp8;
+    case QuantizationMethod::kMxfp4: return ExpandKind::kMxfp4;
+    case QuantizationMethod::kPackedInt4: break;
   }
   switch (packed.scale_type) {
-    case ScaleType::kBfloat16:
-      return ExpandKind::kInt4;
-    case ScaleType::kFloat16:
-      return ExpandKind::kInt4Half;
-    case ScaleType::kFloat32:
-      return ExpandKind::kInt4Float;
+    case ScaleType::kBfloat16: return ExpandKind::kInt4;
+    case ScaleType::kFloat16: return ExpandKind::kInt4Half;
+    case ScaleType::kFloat32: return ExpandKind::kInt4Float;
   }
   return ExpandKind::kInt4;
 }

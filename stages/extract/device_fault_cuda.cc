@@ -29,12 +29,9 @@ Status InjectedDeviceFault(int device) {
     case DeviceFaultKind::kIllegalAccess:
       DRAFTMILL_RETURN_IF_ERROR(cuda::WriteIllegally(nullptr));
       return cuda::Check(cudaDeviceSynchronize(), "injected");
-    case DeviceFaultKind::kMemoryError:
-      return cuda::Check(cudaErrorECCUncorrectable, "injected");
-    case DeviceFaultKind::kLost:
-      return cuda::Check(cudaErrorDevicesUnavailable, "injected");
-    case DeviceFaultKind::kOutOfMemory:
-      return OutOfMemory("injected: no room on the GPU; lower extract.batch_tokens");
+    case DeviceFaultKind::kMemoryError: return cuda::Check(cudaErrorECCUncorrectable, "injected");
+    case DeviceFaultKind::kLost: return cuda::Check(cudaErrorDevicesUnavailable, "injected");
+    case DeviceFaultKind::kOutOfMemory: return OutOfMemory("injected: no room on the GPU; lower extract.batch_tokens");
   }
   return OkStatus();
 }

@@ -11,12 +11,9 @@ namespace {
 
 GateKind GateOf(Activation activation) {
   switch (activation) {
-    case Activation::kSilu:
-      return GateKind::kSilu;
-    case Activation::kGeluTanh:
-      return GateKind::kGeluTanh;
-    case Activation::kClampedSwiglu:
-      return GateKind::kClampedSwiglu;
+    case Activation::kSilu: return GateKind::kSilu;
+    case Activation::kGeluTanh: return GateKind::kGeluTanh;
+    case Activation::kClampedSwiglu: return GateKind::kClampedSwiglu;
   }
   return GateKind::kSilu;
 }

@@ -16,9 +16,9 @@ namespace draftmill {
 struct DeviceLayer {
   const LayerLayout* layout = nullptr;
   const float* vectors = nullptr;
-  const Bf16* biases = nullptr;          ///< the vectors as bfloat16: products add biases of their operands' type
+  const Bf16* biases = nullptr;  ///< the vectors as bfloat16: products add biases of their operands' type
   const Bf16* matrices = nullptr;
-  const std::byte* packed = nullptr;     ///< experts of a quantised checkpoint
+  const std::byte* packed = nullptr;  ///< experts of a quantised checkpoint
 
   const float* Vector(std::int64_t offset) const { return offset < 0 ? nullptr : vectors + offset; }
   const Bf16* Bias(std::int64_t offset) const { return offset < 0 ? nullptr : biases + offset; }

@@ -188,12 +188,9 @@ class Planner {
 
 const char* DeviceWeightPolicyName(DeviceWeightPolicy policy) {
   switch (policy) {
-    case DeviceWeightPolicy::kResident:
-      return "resident";
-    case DeviceWeightPolicy::kSharded:
-      return "sharded";
-    case DeviceWeightPolicy::kStreamed:
-      return "streamed";
+    case DeviceWeightPolicy::kResident: return "resident";
+    case DeviceWeightPolicy::kSharded: return "sharded";
+    case DeviceWeightPolicy::kStreamed: return "streamed";
   }
   return "unknown";
 }

@@ -41,7 +41,8 @@ Result<double> ToHostBytes() {
   DRAFTMILL_ASSIGN_OR_RETURN(auto device, cuda::DeviceBuffer<std::byte>::Make(kCopyBytes));
   DRAFTMILL_ASSIGN_OR_RETURN(auto host, cuda::PinnedBuffer<std::byte>::Make(kCopyBytes));
   const auto copy = [&] {
-    return cuda::Check(cudaMemcpy(host.data(), device.data(), static_cast<std::size_t>(kCopyBytes), cudaMemcpyDeviceToHost), "copy");
+    return cuda::Check(
+        cudaMemcpy(host.data(), device.data(), static_cast<std::size_t>(kCopyBytes), cudaMemcpyDeviceToHost), "copy");
   };
   DRAFTMILL_RETURN_IF_ERROR(copy());
   const double begin = Now();

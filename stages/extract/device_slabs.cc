@@ -35,7 +35,9 @@ Result<std::shared_ptr<Slab>> SlabPool::Hold(std::int64_t bytes, IsFit is_fit, c
 }
 
 Result<std::shared_ptr<Slab>> SlabPool::Acquire(std::int64_t bytes, const std::atomic<bool>& stop) {
-  DRAFTMILL_ASSIGN_OR_RETURN(std::shared_ptr<Slab> slab, Hold(bytes, [](const Slab&, std::int64_t) { return true; }, stop));
+  DRAFTMILL_ASSIGN_OR_RETURN(std::shared_ptr<Slab> slab,
+                             Hold(
+                                 bytes, [](const Slab&, std::int64_t) { return true; }, stop));
   if (slab->memory_.count() >= bytes) return slab;
   slab->memory_ = {};
   Result<cuda::PinnedBuffer<std::byte>> memory = cuda::PinnedBuffer<std::byte>::Make(bytes);
@@ -47,16 +49,20 @@ Result<std::shared_ptr<Slab>> SlabPool::Acquire(std::int64_t bytes, const std::a
   return slab;
 }
 
-Result<std::shared_ptr<Slab>> SlabPool::AcquireMade(std::int64_t bytes, std::size_t needed, const std::atomic<bool>& stop) {
+Result<std::shared_ptr<Slab>> SlabPool::AcquireMade(std::int64_t bytes, std::size_t needed,
+                                                    const std::atomic<bool>& stop) {
   {
     const std::lock_guard lock(shared_->mutex);
-    const auto made = std::count_if(slabs_.begin(), slabs_.end(), [&](const auto& each) { return each->memory_.count() >= bytes; });
+    const auto made =
+        std::count_if(slabs_.begin(), slabs_.end(), [&](const auto& each) { return each->memory_.count() >= bytes; });
     if (static_cast<std::size_t>(made) < needed) {
-      return OutOfMemory("the host has no pinned memory for " + std::to_string(needed) + " batches of " + std::to_string(bytes) +
-                         " bytes of states; lower limits.memory and extract.block_tokens, or free memory. What is published is safe");
+      return OutOfMemory(
+          "the host has no pinned memory for " + std::to_string(needed) + " batches of " + std::to_string(bytes) +
+          " bytes of states; lower limits.memory and extract.block_tokens, or free memory. What is published is safe");
     }
   }
-  return Hold(bytes, [](const Slab& slab, std::int64_t wanted) { return slab.memory_.count() >= wanted; }, stop);
+  return Hold(
+      bytes, [](const Slab& slab, std::int64_t wanted) { return slab.memory_.count() >= wanted; }, stop);
 }
 
 void* Slab::Take(std::size_t bytes) {

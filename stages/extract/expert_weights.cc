@@ -26,7 +26,8 @@ void ExpandMatrix(const PackedExperts& packed, const PackedMatrix& matrix, const
         ExpandInt4(row_values, row_scales, packed.scale_type, packed.block_columns, 0, matrix.columns, to);
         break;
       case QuantizationMethod::kMxfp4:
-        ExpandMxfp4(row_values, reinterpret_cast<const std::uint8_t*>(row_scales), packed.block_columns, 0, matrix.columns, to);
+        ExpandMxfp4(row_values, reinterpret_cast<const std::uint8_t*>(row_scales), packed.block_columns, 0,
+                    matrix.columns, to);
         break;
     }
   }

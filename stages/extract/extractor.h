@@ -22,21 +22,21 @@ namespace draftmill {
 
 /// What the engine needs to know before a model is touched.
 struct ExtractOptions {
-  std::string model_folder;              ///< config.json and *.safetensors
-  std::vector<std::int32_t> layers;      ///< indices k of x_k, ascending, distinct; empty means the eagle3 default
-  std::string device = "auto";           ///< auto | cpu | cuda
-  std::string weights = "auto";          ///< auto | resident | sharded (GPUs) | streamed
-  std::string numerics = "hf";           ///< hf | fused
+  std::string model_folder;          ///< config.json and *.safetensors
+  std::vector<std::int32_t> layers;  ///< indices k of x_k, ascending, distinct; empty means the eagle3 default
+  std::string device = "auto";       ///< auto | cpu | cuda
+  std::string weights = "auto";      ///< auto | resident | sharded (GPUs) | streamed
+  std::string numerics = "hf";       ///< hf | fused
   /// Precision of the computation: empty as config.json says, else bfloat16 | float32. States come in bfloat16, unless
   /// float32 is asked for here.
   std::string dtype;
   std::int64_t checked_positions = kCheckedPositions;  ///< of a batch, at which the model's head is read
-  int threads = 1;                       ///< of the engine's own arena
-  std::int64_t memory_bytes = 0;         ///< what weights, activations and states in flight may take together
+  int threads = 1;                                     ///< of the engine's own arena
+  std::int64_t memory_bytes = 0;  ///< what weights, activations and states in flight may take together
   /// Sizes that are settled, as the plan has them; 0: not yet. The engine for GPUs decides from them where weights live.
   std::int64_t batch_tokens = 0;
   std::int64_t block_tokens = 0;
-  std::string occupied = "fail";         ///< fail | wait: what ClaimDevices does where others compute on the GPUs
+  std::string occupied = "fail";  ///< fail | wait: what ClaimDevices does where others compute on the GPUs
   /// Told what an engine decided or waits for; may be empty.
   std::function<void(const std::string&)> say = {};
   /// Ends waiting; may be empty.
@@ -50,31 +50,31 @@ struct ExtractOptions {
 
 /// What an engine takes: from it `auto` sizes are resolved and limits checked.
 struct EngineMemory {
-  std::int64_t resident_bytes = 0;       ///< all weights with the policy `resident`
-  std::int64_t layer_bytes = 0;          ///< weights of the largest layer: what one layer in memory takes when streamed
-  std::int64_t reading_bytes = 0;        ///< what reading streamed weights takes besides
-  std::int64_t shared_bytes = 0;         ///< weights in working form, whatever the block; on a GPU: the embedding
-  std::int64_t thread_bytes = 0;         ///< scratch of one thread
-  std::int64_t token_bytes = 0;          ///< activations and captured states of one token of a block; on a GPU: of a batch
-  std::int64_t block_token_bytes = 0;    ///< GPU: what one token of a block takes besides
+  std::int64_t resident_bytes = 0;  ///< all weights with the policy `resident`
+  std::int64_t layer_bytes = 0;     ///< weights of the largest layer: what one layer in memory takes when streamed
+  std::int64_t reading_bytes = 0;   ///< what reading streamed weights takes besides
+  std::int64_t shared_bytes = 0;    ///< weights in working form, whatever the block; on a GPU: the embedding
+  std::int64_t thread_bytes = 0;    ///< scratch of one thread
+  std::int64_t token_bytes = 0;     ///< activations and captured states of one token of a block; on a GPU: of a batch
+  std::int64_t block_token_bytes = 0;  ///< GPU: what one token of a block takes besides
 };
 
 /// What can be told from config.json and the safetensors headers alone, before any weight is read.
 struct ModelDescription {
-  std::string family;                    ///< "llama"
+  std::string family;  ///< "llama"
   std::int32_t num_layers = 0;
   std::int32_t hidden_size = 0;
-  std::int64_t vocab_rows = 0;           ///< rows of the embedding: the V of the vocabulary map
-  std::int64_t max_positions = 0;        ///< the model's own limit
-  std::vector<std::int32_t> layers;      ///< resolved layer list
+  std::int64_t vocab_rows = 0;       ///< rows of the embedding: the V of the vocabulary map
+  std::int64_t max_positions = 0;    ///< the model's own limit
+  std::vector<std::int32_t> layers;  ///< resolved layer list
   std::int64_t weight_bytes = 0;
-  EngineMemory memory;                   ///< what the CPU engine needs for it
-  EngineMemory device_memory;            ///< what the GPU engine needs on each GPU
-  bool spans_blocks = false;             ///< products of experts take rows of a whole block
-  Status device_support;                 ///< why the GPU engine does not run it, or success
-  bool published_in_float32 = false;     ///< what an empty ExtractOptions::dtype means
-  std::string model_fingerprint;         ///< hex; config.json, safetensors headers, file sizes
-  json::Value facts;                     ///< everything that `doctor model --json` prints
+  EngineMemory memory;                ///< what the CPU engine needs for it
+  EngineMemory device_memory;         ///< what the GPU engine needs on each GPU
+  bool spans_blocks = false;          ///< products of experts take rows of a whole block
+  Status device_support;              ///< why the GPU engine does not run it, or success
+  bool published_in_float32 = false;  ///< what an empty ExtractOptions::dtype means
+  std::string model_fingerprint;      ///< hex; config.json, safetensors headers, file sizes
+  json::Value facts;                  ///< everything that `doctor model --json` prints
 };
 
 /// Reads and checks config.json and all safetensors headers: architecture, every tensor's name, shape, dtype, file sizes.
@@ -84,13 +84,13 @@ Result<ModelDescription> DescribeModel(const std::string& model_folder, const st
 /// The states of one batch, laid out as the shard holds them.
 struct BatchStates {
   std::int32_t chunk = 0;
-  std::int32_t batch = 0;                      ///< index in the chunk's plan
-  std::vector<SampleKey> keys;                 ///< [samples of the batch] in packed order: identity as the engine saw it
-  std::vector<std::uint64_t> token_hashes;     ///< [samples of the batch] taken from the ids that were really computed
-  StateVector hidden_states;                   ///< bf16 bits, [t, L, H]
-  std::vector<float> float_states;             ///< [t, L, H] in place of hidden_states where float32 was asked for
-  std::vector<std::uint8_t> sample_state;      ///< [samples]: 0 good, 1 quarantined (NaN or Inf twice); states are zeroed
-  StateCheck check;                            ///< what the engine saw of its own states
+  std::int32_t batch = 0;                   ///< index in the chunk's plan
+  std::vector<SampleKey> keys;              ///< [samples of the batch] in packed order: identity as the engine saw it
+  std::vector<std::uint64_t> token_hashes;  ///< [samples of the batch] taken from the ids that were really computed
+  StateVector hidden_states;                ///< bf16 bits, [t, L, H]
+  std::vector<float> float_states;          ///< [t, L, H] in place of hidden_states where float32 was asked for
+  std::vector<std::uint8_t> sample_state;   ///< [samples]: 0 good, 1 quarantined (NaN or Inf twice); states are zeroed
+  StateCheck check;                         ///< what the engine saw of its own states
   double compute_seconds = 0;
 };
 

@@ -15,7 +15,9 @@ Status Absent() {
 
 Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions&) { return Absent(); }
 
-Result<HeadAgreement> ReadHeadOfFolder(const std::string&, std::span<const float>, std::span<const CheckedTokens>) { return Absent(); }
+Result<HeadAgreement> ReadHeadOfFolder(const std::string&, std::span<const float>, std::span<const CheckedTokens>) {
+  return Absent();
+}
 
 Status ResolveDevice(const ModelDescription& /*model*/, ExtractOptions& options) {
   options.device = "cpu";  // sizes are planned for it; nothing runs here

@@ -28,7 +28,8 @@ Status CheckOptions(const ExtractOptions& options) {
   if (options.device != "auto" && options.device != "cpu" && options.device != "cuda") {
     return InvalidConfig("extract.device must be auto, cpu or cuda, not " + options.device);
   }
-  if (options.weights != "auto" && options.weights != "resident" && options.weights != "sharded" && options.weights != "streamed") {
+  if (options.weights != "auto" && options.weights != "resident" && options.weights != "sharded" &&
+      options.weights != "streamed") {
     return InvalidConfig("extract.weights must be auto, resident, sharded or streamed, not " + options.weights);
   }
   if (options.numerics != "hf" && options.numerics != "fused") {
@@ -47,8 +48,9 @@ Status Guarded(const Body& body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return OutOfMemory("the operating system gave no more memory to the extraction engine; lower extract.block_tokens, or "
-                       "free memory. What is published is safe; run again to continue");
+    return OutOfMemory(
+        "the operating system gave no more memory to the extraction engine; lower extract.block_tokens, or "
+        "free memory. What is published is safe; run again to continue");
   } catch (const std::exception& error) {
     return Internal(std::string("the extraction engine failed: ") + error.what());
   }
@@ -56,12 +58,12 @@ Status Guarded(const Body& body) {
 
 /// One batch of the block while it is computed.
 struct OpenBatch {
-  bool wanted = false;                     ///< its states are captured and handed out
+  bool wanted = false;  ///< its states are captured and handed out
   BatchStates states;
-  std::int64_t first_token = 0;            ///< in the block
+  std::int64_t first_token = 0;  ///< in the block
   std::int64_t tokens = 0;
-  std::vector<PackedSequence> sequences;   ///< by sample
-  std::vector<std::size_t> samples;        ///< their indices in the chunk
+  std::vector<PackedSequence> sequences;  ///< by sample
+  std::vector<std::size_t> samples;       ///< their indices in the chunk
 };
 
 class CpuExtractor : public Extractor {
@@ -109,7 +111,8 @@ class CpuExtractor : public Extractor {
     for (std::size_t i = 0; i < request.batches.size(); ++i) {
       const std::int64_t batch = request.batches[i];
       if (batch < range.first || batch >= range.first + range.count || (i > 0 && batch <= request.batches[i - 1])) {
-        return Internal("batch " + std::to_string(batch) + " is not in order or not of block " + std::to_string(request.block));
+        return Internal("batch " + std::to_string(batch) + " is not in order or not of block " +
+                        std::to_string(request.block));
       }
     }
     return CheckMemory(plan, range);
@@ -117,13 +120,15 @@ class CpuExtractor : public Extractor {
 
   Status CheckMemory(const ChunkPlan& plan, PlanRange range) const {
     std::int64_t tokens = 0;
-    for (std::int64_t b = range.first; b < range.first + range.count; ++b) tokens += plan.batch_tokens[static_cast<std::size_t>(b)];
+    for (std::int64_t b = range.first; b < range.first + range.count; ++b)
+      tokens += plan.batch_tokens[static_cast<std::size_t>(b)];
     const std::int64_t needed = ExtractBytes(model_, options_, tokens);
     if (options_.memory_bytes <= 0 || needed <= options_.memory_bytes) return OkStatus();
-    return OutOfMemory("a block of " + std::to_string(tokens) + " tokens needs " + std::to_string(needed) + " bytes and " +
-                       std::to_string(options_.memory_bytes) +
-                       " are allowed; raise limits.memory, or lower extract.block_tokens or tokenize.max_length. What is "
-                       "published is safe");
+    return OutOfMemory(
+        "a block of " + std::to_string(tokens) + " tokens needs " + std::to_string(needed) + " bytes and " +
+        std::to_string(options_.memory_bytes) +
+        " are allowed; raise limits.memory, or lower extract.block_tokens or tokenize.max_length. What is "
+        "published is safe");
   }
 
   /// Lays the block out and runs it. Token offsets count every batch of the block, wanted or not.
@@ -161,12 +166,11 @@ class CpuExtractor : public Extractor {
 
   bool FloatStates() const { return options_.dtype == "float32"; }
 
-  std::int64_t StateWidth() const {
-    return static_cast<std::int64_t>(model_.layers.size()) * model_.hidden_size;
-  }
+  std::int64_t StateWidth() const { return static_cast<std::int64_t>(model_.layers.size()) * model_.hidden_size; }
 
   /// Appends a batch's tokens to the block and takes down who they are.
-  Result<OpenBatch> PackBatch(const TokenizedChunk& chunk, const ChunkPlan& plan, std::int64_t index, PackedBlock& block) const {
+  Result<OpenBatch> PackBatch(const TokenizedChunk& chunk, const ChunkPlan& plan, std::int64_t index,
+                              PackedBlock& block) const {
     const PlanRange range = plan.batches[static_cast<std::size_t>(index)];
     OpenBatch batch;
     batch.first_token = block.tokens;
@@ -182,16 +186,17 @@ class CpuExtractor : public Extractor {
       for (std::int64_t t = 0; t < tokens; ++t) {
         const std::int32_t id = chunk.input_ids[static_cast<std::size_t>(begin + t)];
         if (id < 0 || id >= model_.vocab_rows) {
-          return InvalidInput("sample " + std::to_string(key.sample_id) + "/" + std::to_string(key.variant) + ": token id " +
-                              std::to_string(id) + " at position " + std::to_string(t) + " is beyond the embedding's " +
-                              std::to_string(model_.vocab_rows) + " rows; the tokenizer and the model do not belong together");
+          return InvalidInput("sample " + std::to_string(key.sample_id) + "/" + std::to_string(key.variant) +
+                              ": token id " + std::to_string(id) + " at position " + std::to_string(t) +
+                              " is beyond the embedding's " + std::to_string(model_.vocab_rows) +
+                              " rows; the tokenizer and the model do not belong together");
         }
         block.input_ids.push_back(id);
       }
       block.tokens += tokens;
       batch.states.keys.push_back(key);
-      batch.states.token_hashes.push_back(TokenHash(block.input_ids.data() + batch.sequences.back().first,
-                                                    chunk.loss_mask.data() + begin, tokens));
+      batch.states.token_hashes.push_back(
+          TokenHash(block.input_ids.data() + batch.sequences.back().first, chunk.loss_mask.data() + begin, tokens));
     }
     batch.tokens = block.tokens - batch.first_token;
     return batch;
@@ -257,7 +262,8 @@ class CpuExtractor : public Extractor {
     for (const std::int64_t p : CheckedPositions(mask, bounds, options_.checked_positions)) {
       const std::int32_t* ids = block.input_ids.data() + batch.first_token + p;
       tokens.push_back({ids[0], ids[1], ids[2]});
-      for (std::int64_t i = 0; i < model_.hidden_size; ++i) states.push_back(StateAt(batch, (p + 1) * StateWidth() - model_.hidden_size + i));
+      for (std::int64_t i = 0; i < model_.hidden_size; ++i)
+        states.push_back(StateAt(batch, (p + 1) * StateWidth() - model_.hidden_size + i));
     }
     return ReadHead(decoder_->head(), states, tokens, batch.states.check.agreement);
   }
@@ -270,7 +276,8 @@ class CpuExtractor : public Extractor {
   double RowNorm(const OpenBatch& batch, std::int64_t row) const {
     const auto first = static_cast<std::size_t>(row * model_.hidden_size);
     if (FloatStates()) {
-      return static_cast<double>(DecoderKernelsFor<float>(DetectInstructionSet()).norm(batch.states.float_states.data() + first, model_.hidden_size));
+      return static_cast<double>(DecoderKernelsFor<float>(DetectInstructionSet())
+                                     .norm(batch.states.float_states.data() + first, model_.hidden_size));
     }
     const auto* const states = reinterpret_cast<const Bf16*>(batch.states.hidden_states.data()) + first;
     return static_cast<double>(DecoderKernelsFor<Bf16>(DetectInstructionSet()).norm(states, model_.hidden_size));
@@ -332,7 +339,8 @@ Result<LoadedDecoder> LoadDecoder(const ModelFolder& model, const ExtractOptions
                              WeightStore<W>::Open(model, PlanWeights(model.description, options)));
   std::string digest = store->digest();
   DecoderOptions decoder_options{options.threads, options.numerics == "fused", model.description.layers};
-  return LoadedDecoder{MakeBlockDecoder<T, W>(model.config, std::move(store), std::move(decoder_options)), std::move(digest)};
+  return LoadedDecoder{MakeBlockDecoder<T, W>(model.config, std::move(store), std::move(decoder_options)),
+                       std::move(digest)};
 }
 
 Result<LoadedDecoder> LoadDecoderFor(const ModelFolder& model, const ExtractOptions& options) {
@@ -354,9 +362,9 @@ Result<std::unique_ptr<Extractor>> MakeCpuExtractor(ModelFolder model, const Ext
     return OkStatus();
   }));
   const bool bf16_products = model.config.compute == ComputeType::kBfloat16 && HasBf16Products();
-  return std::unique_ptr<Extractor>(std::make_unique<CpuExtractor>(std::move(model.description), options, std::move(loaded.decoder),
-                                                                   std::move(loaded.weights_digest), bf16_products,
-                                                                   model.config.experts.has_value()));
+  return std::unique_ptr<Extractor>(std::make_unique<CpuExtractor>(
+      std::move(model.description), options, std::move(loaded.decoder), std::move(loaded.weights_digest), bf16_products,
+      model.config.experts.has_value()));
 }
 
 Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& options) {
@@ -365,7 +373,9 @@ Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& optio
   ExtractOptions resolved = options;
   DRAFTMILL_RETURN_IF_ERROR(ResolveDevice(model.description, resolved));
   if (resolved.device != "cuda") {
-    if (options.weights == "sharded") return Unsupported("extract.weights sharded shares weights out over GPUs; on the CPU use auto, resident or streamed");
+    if (options.weights == "sharded")
+      return Unsupported(
+          "extract.weights sharded shares weights out over GPUs; on the CPU use auto, resident or streamed");
     return MakeCpuExtractor(std::move(model), options);
   }
   DRAFTMILL_ASSIGN_OR_RETURN(const DeviceEngine* engine, LoadDeviceEngine());

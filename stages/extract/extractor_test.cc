@@ -1,14 +1,14 @@
 #include "stages/extract/extractor.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "stages/extract/test_checkpoint.h"
 
@@ -21,7 +21,8 @@ json::Value SmallLlama() {
   return json::Parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48,
     "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
     "rms_norm_eps": 1e-5, "vocab_size": 100, "max_position_embeddings": 4096, "tie_word_embeddings": true,
-    "rope_theta": 10000.0, "torch_dtype": "bfloat16"})").value();
+    "rope_theta": 10000.0, "torch_dtype": "bfloat16"})")
+      .value();
 }
 
 /// A chunk of samples with the given lengths; ids follow from the place.
@@ -49,12 +50,14 @@ json::Value SmallDeepseek() {
     "v_head_dim": 12, "n_routed_experts": 12, "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 1,
     "n_group": 3, "topk_group": 2, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
     "topk_method": "noaux_tc", "rms_norm_eps": 1e-5, "vocab_size": 100, "max_position_embeddings": 4096,
-    "tie_word_embeddings": false, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})").value();
+    "tie_word_embeddings": false, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})")
+      .value();
 }
 
 class ExtractorTest : public ::testing::Test {
  protected:
-  explicit ExtractorTest(json::Value model = SmallLlama()) : checkpoint_(std::move(model)), chunk_(Chunk({5, 1, 300, 1200, 64, 2, 700, 33, 1, 90})) {
+  explicit ExtractorTest(json::Value model = SmallLlama())
+      : checkpoint_(std::move(model)), chunk_(Chunk({5, 1, 300, 1200, 64, 2, 700, 33, 1, 90})) {
     options_.model_folder = checkpoint_.folder();
     options_.layers = {0, 2, 3};
     options_.device = "cpu";  // also on a machine with a GPU
@@ -67,14 +70,14 @@ class ExtractorTest : public ::testing::Test {
     EXPECT_TRUE(extractor.ok()) << extractor.status().ToString();
     std::map<std::int32_t, BatchStates> all;
     for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-      const Status status = (*extractor)->ExtractBlock(
-          Request(static_cast<std::int64_t>(block)),
-          [&](BatchStates states) {
-            const std::int32_t batch = states.batch;
-            all.emplace(batch, std::move(states));
-            return OkStatus();
-          },
-          {});
+      const Status status = (*extractor)
+                                ->ExtractBlock(Request(static_cast<std::int64_t>(block)),
+                                               [&](BatchStates states) {
+                                                 const std::int32_t batch = states.batch;
+                                                 all.emplace(batch, std::move(states));
+                                                 return OkStatus();
+                                               },
+                                               {});
       EXPECT_TRUE(status.ok()) << status.ToString();
     }
     return all;
@@ -107,7 +110,8 @@ TEST_F(ExtractorTest, IdentityTravelsWithTheStates) {
       EXPECT_EQ(states.token_hashes[i], TokenHash(chunk_.input_ids.data() + begin, chunk_.loss_mask.data() + begin,
                                                   chunk_.cu_seqlens[sample + 1] - begin));
     }
-    EXPECT_EQ(states.hidden_states.size(), static_cast<std::size_t>(plan_.batch_tokens[static_cast<std::size_t>(batch)] * 3 * 48));
+    EXPECT_EQ(states.hidden_states.size(),
+              static_cast<std::size_t>(plan_.batch_tokens[static_cast<std::size_t>(batch)] * 3 * 48));
     EXPECT_EQ(states.chunk, 3);
   }
 }
@@ -117,7 +121,8 @@ TEST_F(ExtractorTest, AnyNumberOfThreadsGivesTheSameBits) {
   for (const int threads : {2, 4}) {
     options_.threads = threads;
     const auto other = Extract(options_);
-    for (const auto& [batch, states] : one) EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
+    for (const auto& [batch, states] : one)
+      EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
   }
 }
 
@@ -128,11 +133,15 @@ TEST_F(ExtractorTest, APartOfABlockGivesTheSameBits) {
     for (const std::int64_t batch : Request(static_cast<std::int64_t>(block)).batches) {
       BlockRequest request = Request(static_cast<std::int64_t>(block));
       request.batches = {batch};
-      ASSERT_TRUE(extractor->ExtractBlock(request, [&](BatchStates states) {
-        EXPECT_EQ(states.batch, batch);
-        EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
-        return OkStatus();
-      }, {}).ok());
+      ASSERT_TRUE(extractor
+                      ->ExtractBlock(request,
+                                     [&](BatchStates states) {
+                                       EXPECT_EQ(states.batch, batch);
+                                       EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
+                                       return OkStatus();
+                                     },
+                                     {})
+                      .ok());
     }
   }
 }
@@ -147,7 +156,8 @@ TEST_F(ExpertExtractorTest, AnyNumberOfThreadsGivesTheSameBits) {
   for (const int threads : {2, 4}) {
     options_.threads = threads;
     const auto other = Extract(options_);
-    for (const auto& [batch, states] : one) EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
+    for (const auto& [batch, states] : one)
+      EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
   }
 }
 
@@ -160,11 +170,15 @@ TEST_F(ExpertExtractorTest, APartOfABlockGivesTheSameBits) {
       BlockRequest request = Request(static_cast<std::int64_t>(block));
       request.batches = {batch};
       int emitted = 0;
-      ASSERT_TRUE(extractor->ExtractBlock(request, [&](BatchStates states) {
-        EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
-        ++emitted;
-        return OkStatus();
-      }, {}).ok());
+      ASSERT_TRUE(extractor
+                      ->ExtractBlock(request,
+                                     [&](BatchStates states) {
+                                       EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
+                                       ++emitted;
+                                       return OkStatus();
+                                     },
+                                     {})
+                      .ok());
       EXPECT_EQ(emitted, 1);
     }
   }
@@ -179,16 +193,19 @@ TEST_F(ExtractorTest, EveryBatchCarriesItsOwnCheck) {
     std::int64_t tokens = 0;
     for (std::size_t row = 0; row < states.hidden_states.size(); row += 3 * 48, ++tokens) {
       double squares = 0;
-      for (std::size_t i = row + 2 * 48; i < row + 3 * 48; ++i) squares += std::pow(static_cast<double>(ToFloat(Bf16{states.hidden_states[i]})), 2);
+      for (std::size_t i = row + 2 * 48; i < row + 3 * 48; ++i)
+        squares += std::pow(static_cast<double>(ToFloat(Bf16{states.hidden_states[i]})), 2);
       sum += std::sqrt(squares);
     }
-    EXPECT_NEAR(states.check.mean_norms[2], sum / static_cast<double>(tokens), sum / static_cast<double>(tokens) * 1e-5);
+    EXPECT_NEAR(states.check.mean_norms[2], sum / static_cast<double>(tokens),
+                sum / static_cast<double>(tokens) * 1e-5);
     positions += states.check.agreement.positions;
     EXPECT_LE(states.check.agreement.positions, kCheckedPositions);
   }
   EXPECT_GT(positions, 0);
   options_.layers = {0, 2};
-  for (const auto& [batch, states] : Extract(options_)) EXPECT_EQ(states.check.agreement.positions, 0) << "without x_n there is nothing to read";
+  for (const auto& [batch, states] : Extract(options_))
+    EXPECT_EQ(states.check.agreement.positions, 0) << "without x_n there is nothing to read";
 }
 
 TEST_F(ExtractorTest, SamplesDoNotSeeEachOther) {
@@ -224,10 +241,12 @@ TEST_F(ExtractorTest, SamplesWithBadStatesAreQuarantined) {
       const auto sample = static_cast<std::size_t>(states.keys[i].sample_id - 100);
       const std::int64_t begin = chunk_.cu_seqlens[sample];
       const std::int64_t end = chunk_.cu_seqlens[sample + 1];
-      const bool has_token = std::find(chunk_.input_ids.begin() + begin, chunk_.input_ids.begin() + end, 96) != chunk_.input_ids.begin() + end;
+      const bool has_token = std::find(chunk_.input_ids.begin() + begin, chunk_.input_ids.begin() + end, 96) !=
+                             chunk_.input_ids.begin() + end;
       EXPECT_EQ(states.sample_state[i], has_token ? 1 : 0) << sample;
       const auto first = states.hidden_states.begin() + offset;
-      const bool zero = std::all_of(first, first + (end - begin) * 3 * 48, [](std::uint16_t bits) { return bits == 0; });
+      const bool zero =
+          std::all_of(first, first + (end - begin) * 3 * 48, [](std::uint16_t bits) { return bits == 0; });
       EXPECT_EQ(zero, has_token);
       bad += has_token ? 1 : 0;
       offset += (end - begin) * 3 * 48;
@@ -242,7 +261,9 @@ TEST_F(ExtractorTest, ATokenBeyondTheEmbeddingIsRefusedByName) {
   auto extractor = Extractor::Create(options_).value();
   std::string message;
   for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-    message += extractor->ExtractBlock(Request(static_cast<std::int64_t>(block)), [](BatchStates) { return OkStatus(); }, {}).message();
+    message +=
+        extractor->ExtractBlock(Request(static_cast<std::int64_t>(block)), [](BatchStates) { return OkStatus(); }, {})
+            .message();
   }
   EXPECT_THAT(message, HasSubstr("sample 100/0"));
   EXPECT_THAT(message, HasSubstr("token id 100"));
@@ -251,15 +272,20 @@ TEST_F(ExtractorTest, ATokenBeyondTheEmbeddingIsRefusedByName) {
 TEST_F(ExtractorTest, StopsBetweenLayers) {
   auto extractor = Extractor::Create(options_).value();
   int asked = 0;
-  const Status status = extractor->ExtractBlock(Request(0), [](BatchStates) { return Internal("nothing may be emitted"); },
-                                                [&] { return ++asked == 2; });
+  const Status status = extractor->ExtractBlock(
+      Request(0), [](BatchStates) { return Internal("nothing may be emitted"); }, [&] { return ++asked == 2; });
   EXPECT_EQ(status.code(), StatusCode::kCancelled);
 }
 
 TEST_F(ExtractorTest, AFailureOfEmitEndsTheCall) {
   auto extractor = Extractor::Create(options_).value();
   int emitted = 0;
-  const Status status = extractor->ExtractBlock(Request(0), [&](BatchStates) { ++emitted; return DiskFull("full"); }, {});
+  const Status status = extractor->ExtractBlock(Request(0),
+                                                [&](BatchStates) {
+                                                  ++emitted;
+                                                  return DiskFull("full");
+                                                },
+                                                {});
   EXPECT_EQ(status.code(), StatusCode::kDiskFull);
   EXPECT_EQ(emitted, 1);
 }
@@ -277,7 +303,8 @@ TEST_F(ExtractorTest, StreamedWeightsGiveTheSameBits) {
   options_.weights = "streamed";
   const auto streamed = Extract(options_);
   ASSERT_EQ(streamed.size(), resident.size());
-  for (const auto& [batch, states] : resident) EXPECT_EQ(streamed.at(batch).hidden_states, states.hidden_states) << batch;
+  for (const auto& [batch, states] : resident)
+    EXPECT_EQ(streamed.at(batch).hidden_states, states.hidden_states) << batch;
 }
 
 TEST_F(ExtractorTest, DigestFollowsTheWeights) {

@@ -23,9 +23,11 @@ float HalfToFloat(std::uint16_t half) {
   return std::bit_cast<float>(sign | (widened << 23) | (fraction << 13));
 }
 
-Result<std::vector<float>> ReadAsFloats(ReadableFile& file, const std::string& path, const safetensors::TensorInfo& tensor) {
+Result<std::vector<float>> ReadAsFloats(ReadableFile& file, const std::string& path,
+                                        const safetensors::TensorInfo& tensor) {
   if (tensor.dtype == safetensors::Dtype::kF32) return safetensors::ReadTensor<float>(file, path, tensor);
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::uint16_t> bits, safetensors::ReadTensor<std::uint16_t>(file, path, tensor));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::uint16_t> bits,
+                             safetensors::ReadTensor<std::uint16_t>(file, path, tensor));
   const bool is_half = tensor.dtype == safetensors::Dtype::kF16;
   std::vector<float> values;
   values.reserve(bits.size());

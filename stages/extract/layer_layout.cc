@@ -20,7 +20,8 @@ struct Parts {
 
   void Extend(const LayerTensor& tensor) {
     const std::int64_t end = tensor.first + tensor.elements();
-    const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& part) { return part.first == tensor.part; });
+    const auto found =
+        std::find_if(sizes.begin(), sizes.end(), [&](const auto& part) { return part.first == tensor.part; });
     if (found == sizes.end()) {
       sizes.emplace_back(tensor.part, end);
     } else {
@@ -41,8 +42,8 @@ struct Parts {
 
 std::int64_t CeilDiv(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
-PackedMatrix LayOutMatrix(const Quantization& quantization, std::int64_t rows, std::int64_t columns, std::int64_t stacked,
-                          std::int64_t& next) {
+PackedMatrix LayOutMatrix(const Quantization& quantization, std::int64_t rows, std::int64_t columns,
+                          std::int64_t stacked, std::int64_t& next) {
   PackedMatrix matrix;
   matrix.rows = rows;
   matrix.columns = columns;

@@ -37,9 +37,9 @@ std::int64_t PlaceOf(const LayerTensor& tensor, std::int64_t index) {
 struct RowTarget {
   std::byte* base = nullptr;
   std::int64_t row_bytes = 0;
-  std::int64_t rows = 0;           ///< of one expert
-  std::int64_t expert_bytes = 0;   ///< from one expert to the next
-  bool paired = false;             ///< rows are gate, up, gate, up, ...
+  std::int64_t rows = 0;          ///< of one expert
+  std::int64_t expert_bytes = 0;  ///< from one expert to the next
+  bool paired = false;            ///< rows are gate, up, gate, up, ...
 
   Status Put(std::int64_t first_byte, std::span<const std::byte> bytes) const {
     for (std::size_t done = 0; done < bytes.size();) {
@@ -48,7 +48,8 @@ struct RowTarget {
       const std::int64_t within = at % row_bytes;
       const auto count = std::min(static_cast<std::size_t>(row_bytes - within), bytes.size() - done);
       const std::int64_t place = paired ? row % 2 * (rows / 2) + row / 2 : row;
-      std::memcpy(base + at / (row_bytes * rows) * expert_bytes + place * row_bytes + within, bytes.data() + done, count);
+      std::memcpy(base + at / (row_bytes * rows) * expert_bytes + place * row_bytes + within, bytes.data() + done,
+                  count);
       done += count;
     }
     return OkStatus();
@@ -57,7 +58,7 @@ struct RowTarget {
 
 /// The scales of a matrix that is expanded while it is read.
 struct MatrixScales {
-  std::vector<float> of_blocks;    ///< kBlockFp8
+  std::vector<float> of_blocks;      ///< kBlockFp8
   std::vector<std::byte> of_groups;  ///< kPackedInt4, as stored
 };
 
@@ -66,7 +67,10 @@ template <typename W>
 class LayerPlan {
  public:
   LayerPlan(const ModelFolder& model, std::int64_t layer, LayerBlock<W>& block)
-      : config_(model.config), tensors_(model.tensors), prefix_("layers." + std::to_string(layer) + "."), block_(block) {
+      : config_(model.config),
+        tensors_(model.tensors),
+        prefix_("layers." + std::to_string(layer) + "."),
+        block_(block) {
     for (const LayerTensor& tensor : LayerTensors(config_, layer)) Add(tensor);
   }
 
@@ -107,14 +111,19 @@ class LayerPlan {
     }
   }
 
-  Deliver DeliveryOf(const LayerTensor& tensor, const StoredTensor& stored, const TensorPlace& place, MatrixScales* scales) {
+  Deliver DeliveryOf(const LayerTensor& tensor, const StoredTensor& stored, const TensorPlace& place,
+                     MatrixScales* scales) {
     switch (stored.role) {
       case TensorRole::kPlain: return tensor.is_matrix ? PlainMatrix(tensor, place) : PlainVector(tensor, place);
       case TensorRole::kInt4Shape: return ShapeCheck(tensor, place);
-      case TensorRole::kFp8Scales: return scales != nullptr ? BlockScales(place, *scales) : PackedBlockScales(tensor, place);
-      case TensorRole::kInt4Scales: return scales != nullptr ? GroupScales(place, *scales) : PackedRows(tensor, place, true);
-      case TensorRole::kFp8Values: return scales != nullptr ? ExpandedFp8(tensor, *scales) : PackedRows(tensor, place, false);
-      case TensorRole::kInt4Values: return scales != nullptr ? ExpandedInt4(tensor, *scales) : PackedRows(tensor, place, false);
+      case TensorRole::kFp8Scales:
+        return scales != nullptr ? BlockScales(place, *scales) : PackedBlockScales(tensor, place);
+      case TensorRole::kInt4Scales:
+        return scales != nullptr ? GroupScales(place, *scales) : PackedRows(tensor, place, true);
+      case TensorRole::kFp8Values:
+        return scales != nullptr ? ExpandedFp8(tensor, *scales) : PackedRows(tensor, place, false);
+      case TensorRole::kInt4Values:
+        return scales != nullptr ? ExpandedInt4(tensor, *scales) : PackedRows(tensor, place, false);
       case TensorRole::kMxfp4Scales: return PackedRows(tensor, place, true);
       case TensorRole::kMxfp4Values: return PackedRows(tensor, place, false);
     }
@@ -152,7 +161,8 @@ class LayerPlan {
       ConvertElements(dtype, bytes.data(), values.data(), static_cast<std::int64_t>(values.size()));
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::int64_t index = first + static_cast<std::int64_t>(i);
-        out[tensor.order == TensorOrder::kAsStored ? index : PlaceOf(tensor, index)] = rounds ? RoundToBf16(values[i]) : values[i];
+        out[tensor.order == TensorOrder::kAsStored ? index : PlaceOf(tensor, index)] =
+            rounds ? RoundToBf16(values[i]) : values[i];
       }
       return OkStatus();
     };
@@ -166,8 +176,9 @@ class LayerPlan {
         std::int64_t extent = 0;
         std::memcpy(&extent, bytes.data() + i * width, width);
         if (extent != shape[i]) {
-          return InvalidInput("the tensor " + place.info.name + " says " + std::to_string(extent) + " where the matrix has " +
-                              std::to_string(shape[i]) + "; config.json and the weights do not belong together");
+          return InvalidInput("the tensor " + place.info.name + " says " + std::to_string(extent) +
+                              " where the matrix has " + std::to_string(shape[i]) +
+                              "; config.json and the weights do not belong together");
         }
       }
       return OkStatus();
@@ -218,11 +229,12 @@ class LayerPlan {
     const std::int64_t columns = tensor.shape[1];
     const std::int64_t block_rows = config_.quantization.block_rows;
     const std::int64_t block = config_.quantization.block_columns;
-    return ByRows(columns, columns, 1, [=, out = MatrixOf(tensor), from = &scales.of_blocks](
-                                           std::int64_t row, std::int64_t column, std::int64_t count, const std::byte* bytes) {
-      const float* const row_scales = from->data() + row / block_rows * ((columns + block - 1) / block);
-      ExpandFp8(bytes, row_scales, block, column, count, out + row * columns + column);
-    });
+    return ByRows(columns, columns, 1,
+                  [=, out = MatrixOf(tensor), from = &scales.of_blocks](std::int64_t row, std::int64_t column,
+                                                                        std::int64_t count, const std::byte* bytes) {
+                    const float* const row_scales = from->data() + row / block_rows * ((columns + block - 1) / block);
+                    ExpandFp8(bytes, row_scales, block, column, count, out + row * columns + column);
+                  });
   }
 
   Deliver ExpandedInt4(const LayerTensor& tensor, const MatrixScales& scales) {
@@ -230,12 +242,12 @@ class LayerPlan {
     const Quantization& quantization = config_.quantization;
     const std::int64_t group = quantization.block_columns;
     const std::int64_t scale_row_bytes = (columns + group - 1) / group * quantization.int4_scale_bytes();
-    return ByRows((columns + 7) / 8 * 4, columns, 2, [=, out = MatrixOf(tensor), from = &scales.of_groups,
-                                                        type = quantization.scale_type](
-                                                         std::int64_t row, std::int64_t column, std::int64_t count,
-                                                         const std::byte* bytes) {
-      ExpandInt4(bytes, from->data() + row * scale_row_bytes, type, group, column, count, out + row * columns + column);
-    });
+    return ByRows((columns + 7) / 8 * 4, columns, 2,
+                  [=, out = MatrixOf(tensor), from = &scales.of_groups, type = quantization.scale_type](
+                      std::int64_t row, std::int64_t column, std::int64_t count, const std::byte* bytes) {
+                    ExpandInt4(bytes, from->data() + row * scale_row_bytes, type, group, column, count,
+                               out + row * columns + column);
+                  });
   }
 
   // ---- experts that stay packed ----
@@ -245,7 +257,9 @@ class LayerPlan {
     return IsDown(tensor) ? block_.layout.packed.down : block_.layout.packed.gate_up;
   }
   /// 1 for the second of two stacked matrices: up below gate.
-  static std::int64_t StackPlace(const LayerTensor& tensor) { return tensor.expert >= 0 && tensor.name.ends_with("up_proj.weight") ? 1 : 0; }
+  static std::int64_t StackPlace(const LayerTensor& tensor) {
+    return tensor.expert >= 0 && tensor.name.ends_with("up_proj.weight") ? 1 : 0;
+  }
 
   Deliver PackedRows(const LayerTensor& tensor, const TensorPlace&, bool scales) {
     const PackedMatrix& matrix = PackedOf(tensor);
@@ -257,7 +271,8 @@ class LayerPlan {
     target.paired = tensor.order == TensorOrder::kPairedColumns;
     target.base = block_.packed.data() + std::max<std::int64_t>(tensor.expert, 0) * target.expert_bytes +
                   (scales ? matrix.scales : matrix.values) + StackPlace(tensor) * target.rows * target.row_bytes;
-    return [target](std::int64_t first_byte, std::span<const std::byte> bytes) { return target.Put(first_byte, bytes); };
+    return
+        [target](std::int64_t first_byte, std::span<const std::byte> bytes) { return target.Put(first_byte, bytes); };
   }
 
   Deliver PackedBlockScales(const LayerTensor& tensor, const TensorPlace& place) {

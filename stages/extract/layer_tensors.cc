@@ -19,8 +19,8 @@ class Collector {
   void Norm(const std::string& name, std::int64_t width, Part part) { Vector(name + ".weight", {width}, part); }
 
   /// A linear layer whose rows begin at `first_row` of its part.
-  void Linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, Part weight, std::int64_t first_row = 0,
-              Part bias = nullptr) {
+  void Linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, Part weight,
+              std::int64_t first_row = 0, Part bias = nullptr) {
     Matrix(name + ".weight", {outputs, inputs}, weight).first = first_row * inputs;
     if (bias != nullptr) Vector(name + ".bias", {outputs}, bias).first = first_row;
   }
@@ -60,7 +60,8 @@ class Collector {
       Linear("self_attn.v_proj", kv, hidden, &LayerLayout::qkv, q + kv, bias);
     }
     if (config_.attention_sinks) Vector("self_attn.sinks", {config_.num_heads}, &LayerLayout::sinks);
-    Linear("self_attn.o_proj", hidden, config_.q_width(), &LayerLayout::o, 0, config_.o_bias ? &LayerLayout::o_bias : nullptr);
+    Linear("self_attn.o_proj", hidden, config_.q_width(), &LayerLayout::o, 0,
+           config_.o_bias ? &LayerLayout::o_bias : nullptr);
   }
 
   void DenseMlp() {
@@ -80,7 +81,8 @@ class Collector {
     // A vector, since every router multiplies in float32: the choice needs logits that are not rounded.
     Vector(router + ".weight", {moe.experts, config_.hidden_size}, &LayerLayout::router).keeps_float32 = sigmoid;
     if (moe.router_bias) Vector(router + ".bias", {moe.experts}, &LayerLayout::router_bias);
-    if (sigmoid) Vector(router + ".e_score_correction_bias", {moe.experts}, &LayerLayout::correction_bias).keeps_float32 = true;
+    if (sigmoid)
+      Vector(router + ".e_score_correction_bias", {moe.experts}, &LayerLayout::correction_bias).keeps_float32 = true;
     if (moe.shared_experts > 0) {
       Mlp("mlp.shared_experts", moe.shared_experts * moe.expert_intermediate, &LayerLayout::shared_gate_up,
           &LayerLayout::shared_down, nullptr, nullptr);
@@ -136,7 +138,8 @@ class Collector {
   void ExpertsInOne(const MixtureOfExperts& moe) {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t width = moe.expert_intermediate;
-    LayerTensor& gate_up = Matrix("mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * width}, &LayerLayout::experts_gate_up);
+    LayerTensor& gate_up =
+        Matrix("mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * width}, &LayerLayout::experts_gate_up);
     gate_up.order = TensorOrder::kPairedColumns;
     gate_up.routed = true;
     LayerTensor& down = Matrix("mlp.experts.down_proj", {moe.experts, width, hidden}, &LayerLayout::experts_down);
@@ -189,7 +192,8 @@ void MarkQuantised(const ModelConfig& config, std::int64_t layer, std::vector<La
     tensor.quantised = quantization.kept.empty() || !quantization.kept.contains(LayerPrefix(layer) + module);
   }
   // Where the quantisation leaves some of the experts' matrices out, all are expanded while they are read.
-  const bool packs = std::all_of(tensors.begin(), tensors.end(), [](const LayerTensor& tensor) { return !tensor.routed || tensor.quantised; });
+  const bool packs = std::all_of(tensors.begin(), tensors.end(),
+                                 [](const LayerTensor& tensor) { return !tensor.routed || tensor.quantised; });
   for (LayerTensor& tensor : tensors) tensor.stays_packed = packs && tensor.routed;
 }
 

@@ -94,7 +94,8 @@ class LayerWeightsOf {
     if constexpr (kWidens) {
       const std::size_t after = Pieces(AfterAttention(layer));
       const Stretch stretch = piece < after ? AfterAttention(layer) : BeforeAttention(layer + 1);
-      const std::int64_t begin = stretch.begin + static_cast<std::int64_t>(piece < after ? piece : piece - after) * kPieceElements;
+      const std::int64_t begin =
+          stretch.begin + static_cast<std::int64_t>(piece < after ? piece : piece - after) * kPieceElements;
       kernels_.widen(stretch.matrices + begin, widened_.data() + begin, std::min(kPieceElements, stretch.end - begin));
     }
   }
@@ -154,7 +155,8 @@ class LayerWeightsOf {
     return {held->view.matrices, 0, held->view.layout->o};
   }
   const Held* Find(std::int64_t layer) const {
-    const auto found = std::find_if(held_.begin(), held_.end(), [&](const Held& held) { return layer >= 0 && held.layer == layer; });
+    const auto found =
+        std::find_if(held_.begin(), held_.end(), [&](const Held& held) { return layer >= 0 && held.layer == layer; });
     return found == held_.end() ? nullptr : &*found;
   }
 

@@ -53,7 +53,8 @@ Status RefuseArchitecture(const std::string& architecture, const std::string& pa
   }
   return Unsupported(path + ": the architecture " + architecture +
                      " is not supported, and running it as a similar one would give wrong states. Nothing was "
-                     "loaded. Name a model of one of these in model.path: " + known);
+                     "loaded. Name a model of one of these in model.path: " +
+                     known);
 }
 
 void AppendIds(const json::Value* eos, std::vector<std::int64_t>& ids) {
@@ -120,7 +121,8 @@ void ReadHeadDim(ConfigFields& fields, ModelConfig& config) {
   if (of_class == 0 && fields.Find("head_dim") == nullptr && config.hidden_size % config.num_heads != 0) {
     fields.FailInput("head_dim is missing and hidden_size is no multiple of num_attention_heads");
   }
-  config.head_dim = fields.IntegerOr("head_dim", 2, 4096, of_class > 0 ? of_class : config.hidden_size / config.num_heads);
+  config.head_dim =
+      fields.IntegerOr("head_dim", 2, 4096, of_class > 0 ? of_class : config.hidden_size / config.num_heads);
   if (config.head_dim % 2 != 0) fields.FailInput("head_dim must be even, got " + std::to_string(config.head_dim));
   config.softmax_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
 }
@@ -163,7 +165,8 @@ void ReadDtype(ConfigFields& fields, ConfigFields& top, ModelConfig& config) {
 }
 
 /// The object that holds the text model's fields.
-Result<const json::Value*> TextSection(const json::Value& config_json, const ModelFamily& family, const std::string& path) {
+Result<const json::Value*> TextSection(const json::Value& config_json, const ModelFamily& family,
+                                       const std::string& path) {
   if (family.text_model_types.empty()) return &config_json;
   const json::Value* text = config_json.Find("text_config");
   if (text == nullptr || !text->is_object()) return InvalidInput(path + ": text_config must be an object");
@@ -171,14 +174,16 @@ Result<const json::Value*> TextSection(const json::Value& config_json, const Mod
   const std::string name = type != nullptr && type->is_string() ? type->as_string() : "(unnamed)";
   const auto& known = family.text_model_types;
   if (std::find(known.begin(), known.end(), name) == known.end()) {
-    return Unsupported(path + ": text_config.model_type " + name + " is not supported under " + family.architectures[0]);
+    return Unsupported(path + ": text_config.model_type " + name + " is not supported under " +
+                       family.architectures[0]);
   }
   return text;
 }
 
 /// Which of the layers' matrices the quantisation leaves as they were.
 Status ResolveKept(ModelConfig& config) {
-  if (config.quantization.not_quantised.empty() || config.quantization.method == QuantizationMethod::kMxfp4) return OkStatus();
+  if (config.quantization.not_quantised.empty() || config.quantization.method == QuantizationMethod::kMxfp4)
+    return OkStatus();
   DRAFTMILL_ASSIGN_OR_RETURN(const ModulePatterns patterns, ModulePatterns::Compile(config.quantization));
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
     for (const std::string& module : QuantisableModules(config, layer)) {
@@ -189,7 +194,8 @@ Status ResolveKept(ModelConfig& config) {
   return OkStatus();
 }
 
-Status ReadQuantizationOf(const json::Value& config_json, const json::Value& text, const std::string& path, ModelConfig& config) {
+Status ReadQuantizationOf(const json::Value& config_json, const json::Value& text, const std::string& path,
+                          ModelConfig& config) {
   DRAFTMILL_ASSIGN_OR_RETURN(config.quantization, ReadQuantization(config_json, path));
   if (config.quantization.method == QuantizationMethod::kNone) {
     DRAFTMILL_ASSIGN_OR_RETURN(config.quantization, ReadQuantization(text, path));
@@ -197,8 +203,8 @@ Status ReadQuantizationOf(const json::Value& config_json, const json::Value& tex
   const bool experts_in_one = config.family->names.experts_in_one;
   const QuantizationMethod method = config.quantization.method;
   if (method != QuantizationMethod::kNone && experts_in_one != (method == QuantizationMethod::kMxfp4)) {
-    return Unsupported(path + ": this quantisation (" + QuantizationName(method) + ") is not supported for the family " +
-                       config.family->name + "; use the unquantised weights");
+    return Unsupported(path + ": this quantisation (" + QuantizationName(method) +
+                       ") is not supported for the family " + config.family->name + "; use the unquantised weights");
   }
   return OkStatus();
 }
@@ -213,7 +219,8 @@ Result<ModelConfig> ParseModelConfig(const json::Value& config_json, const std::
   return ParseModelConfigAs(*family, config_json, path);
 }
 
-Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Value& config_json, const std::string& path) {
+Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Value& config_json,
+                                       const std::string& path) {
   ModelConfig config;
   DRAFTMILL_ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(config_json, path));
   config.family = &family;
@@ -229,8 +236,8 @@ Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Va
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   DRAFTMILL_RETURN_IF_ERROR(top.status());
   if (config.experts.has_value() && config.experts->experts * config.num_layers > kMaxExperts) {
-    return Unsupported(path + ": " + std::to_string(config.num_layers) + " layers of " + std::to_string(config.experts->experts) +
-                       " experts are more than draftmill takes");
+    return Unsupported(path + ": " + std::to_string(config.num_layers) + " layers of " +
+                       std::to_string(config.experts->experts) + " experts are more than draftmill takes");
   }
   DRAFTMILL_RETURN_IF_ERROR(ResolveKept(config));
   config.taken_from_class_defaults = fields.defaults();
@@ -259,8 +266,9 @@ Result<ModelConfig> ReadModelConfig(const std::string& model_folder) {
 
 Result<std::vector<std::int32_t>> DefaultEagle3Layers(std::int64_t num_layers) {
   if (num_layers < 7) {
-    return InvalidConfig("a model of " + std::to_string(num_layers) +
-                         " layers has no default EAGLE-3 layers (2, n/2, n-3 and n must ascend): name them in extract.layers");
+    return InvalidConfig(
+        "a model of " + std::to_string(num_layers) +
+        " layers has no default EAGLE-3 layers (2, n/2, n-3 and n must ascend): name them in extract.layers");
   }
   const auto n = static_cast<std::int32_t>(num_layers);
   return std::vector<std::int32_t>{2, n / 2, n - 3, n};
@@ -270,7 +278,8 @@ Result<std::vector<std::int32_t>> ResolveLayers(const std::vector<std::int32_t>&
   if (layers.empty()) return DefaultEagle3Layers(num_layers);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i] < 0 || layers[i] > num_layers) {
-      return InvalidConfig("extract.layers: " + std::to_string(layers[i]) + " is no layer index of this model (0 is the embedding's output, " +
+      return InvalidConfig("extract.layers: " + std::to_string(layers[i]) +
+                           " is no layer index of this model (0 is the embedding's output, " +
                            std::to_string(num_layers) + " the last layer's)");
     }
     if (i > 0 && layers[i] <= layers[i - 1]) {

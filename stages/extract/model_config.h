@@ -29,50 +29,50 @@ struct ModelFamily;
 enum class ComputeType : std::uint8_t { kBfloat16, kFloat32 };
 
 enum class Activation : std::uint8_t {
-  kSilu,            ///< silu(gate) * up
-  kGeluTanh,        ///< gelu with the tanh form (gelu_pytorch_tanh), times up
-  kClampedSwiglu,   ///< gpt-oss: min(gate, limit) * sigmoid(1.702 gate) * (clamp(up, -limit, limit) + 1)
+  kSilu,           ///< silu(gate) * up
+  kGeluTanh,       ///< gelu with the tanh form (gelu_pytorch_tanh), times up
+  kClampedSwiglu,  ///< gpt-oss: min(gate, limit) * sigmoid(1.702 gate) * (clamp(up, -limit, limit) + 1)
 };
 
 /// How the router turns its logits into experts and weights.
 enum class RouterScoring : std::uint8_t {
-  kSoftmax,         ///< Qwen3-MoE: float32 softmax over all experts, then the top k
-  kSoftmaxChosen,   ///< gpt-oss: the top k of the logits, then softmax over those
-  kSigmoidBiased,   ///< DeepSeek-V3 noaux_tc: sigmoid; a correction bias takes part in the choice alone
+  kSoftmax,        ///< Qwen3-MoE: float32 softmax over all experts, then the top k
+  kSoftmaxChosen,  ///< gpt-oss: the top k of the logits, then softmax over those
+  kSigmoidBiased,  ///< DeepSeek-V3 noaux_tc: sigmoid; a correction bias takes part in the choice alone
 };
 
 /// Multi-head latent attention (DeepSeek-V3, Kimi-K2) in its expanded form: heads are nope + rope wide for q and k.
 struct LatentAttention {
-  std::int64_t q_lora_rank = 0;          ///< 0: q_proj directly
+  std::int64_t q_lora_rank = 0;  ///< 0: q_proj directly
   std::int64_t kv_lora_rank = 0;
   std::int64_t nope_dim = 0;
   std::int64_t rope_dim = 0;
   std::int64_t v_dim = 0;
-  double latent_norm_eps = 1e-6;         ///< of q_a_layernorm and kv_a_layernorm: the class default, not rms_norm_eps
+  double latent_norm_eps = 1e-6;  ///< of q_a_layernorm and kv_a_layernorm: the class default, not rms_norm_eps
 };
 
 /// Routed experts of the layers that have them; the others have the dense MLP.
 struct MixtureOfExperts {
   std::int64_t experts = 0;
   std::int64_t top_k = 0;
-  std::int64_t shared_experts = 0;       ///< as one dense MLP of shared_experts * expert_intermediate
+  std::int64_t shared_experts = 0;  ///< as one dense MLP of shared_experts * expert_intermediate
   std::int64_t expert_intermediate = 0;
   RouterScoring scoring = RouterScoring::kSoftmax;
-  std::int64_t groups = 1;               ///< kSigmoidBiased
+  std::int64_t groups = 1;  ///< kSigmoidBiased
   std::int64_t groups_kept = 1;
-  bool renormalise = false;              ///< the chosen weights are divided by their sum
+  bool renormalise = false;  ///< the chosen weights are divided by their sum
   double scaling = 1.0;
-  bool router_bias = false;              ///< gpt-oss
-  bool expert_bias = false;              ///< gpt-oss
+  bool router_bias = false;                ///< gpt-oss
+  bool expert_bias = false;                ///< gpt-oss
   std::vector<std::int32_t> dense_layers;  ///< layers (from 0) without experts, ascending
 };
 
 /// How a checkpoint's matrices are stored where they are not plain numbers.
 enum class QuantizationMethod : std::uint8_t {
   kNone,
-  kBlockFp8,        ///< e4m3 with weight_scale_inv per block (DeepSeek-V3, Qwen3-FP8)
-  kPackedInt4,      ///< compressed-tensors pack-quantized, symmetric groups (Kimi-K2.5)
-  kMxfp4,           ///< blocks and scales of the experts (gpt-oss)
+  kBlockFp8,    ///< e4m3 with weight_scale_inv per block (DeepSeek-V3, Qwen3-FP8)
+  kPackedInt4,  ///< compressed-tensors pack-quantized, symmetric groups (Kimi-K2.5)
+  kMxfp4,       ///< blocks and scales of the experts (gpt-oss)
 };
 
 /// "fp8", "compressed-tensors", "mxfp4": as config.json names the method; "none".
@@ -84,20 +84,20 @@ enum class ScaleType : std::uint8_t { kBfloat16, kFloat16, kFloat32 };
 struct Quantization {
   QuantizationMethod method = QuantizationMethod::kNone;
   ScaleType scale_type = ScaleType::kBfloat16;  ///< kPackedInt4; set from the checkpoint before any layout is made
-  std::int64_t block_rows = 0;           ///< kBlockFp8
-  std::int64_t block_columns = 0;        ///< kBlockFp8; group size of kPackedInt4 and kMxfp4
-  std::vector<std::string> not_quantised;  ///< patterns of module names, as config.json gives them
-  std::set<std::string, std::less<>> kept; ///< the layers' matrices that these mean: "layers.0.self_attn.q_proj"
+  std::int64_t block_rows = 0;                  ///< kBlockFp8
+  std::int64_t block_columns = 0;               ///< kBlockFp8; group size of kPackedInt4 and kMxfp4
+  std::vector<std::string> not_quantised;       ///< patterns of module names, as config.json gives them
+  std::set<std::string, std::less<>> kept;      ///< the layers' matrices that these mean: "layers.0.self_attn.q_proj"
 
   std::int64_t int4_scale_bytes() const { return scale_type == ScaleType::kFloat32 ? 4 : 2; }
 };
 
 /// A decoder with pre-norm blocks of attention and gated MLP. The flags are what tells the families apart.
 struct ModelConfig {
-  const ModelFamily* family = nullptr;   ///< never null after ReadModelConfig
-  std::string architecture;              ///< "LlamaForCausalLM"
-  std::string model_type;                ///< "llama"
-  bool nested_text_config = false;       ///< the fields stood under text_config
+  const ModelFamily* family = nullptr;  ///< never null after ReadModelConfig
+  std::string architecture;             ///< "LlamaForCausalLM"
+  std::string model_type;               ///< "llama"
+  bool nested_text_config = false;      ///< the fields stood under text_config
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
@@ -111,29 +111,29 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;                  ///< RMSNorm over each head of q and k before rotation
-  bool norm_one_plus = false;            ///< Gemma: norms multiply with 1 + w
-  bool norm_multiplies_in_float = false; ///< Gemma, gpt-oss: the weight is multiplied before the one rounding
-  bool sandwich_norms = false;           ///< Gemma-2/3: attention's and the MLP's outputs have norms of their own
-  double embedding_scale = 1.0;          ///< Gemma: sqrt(hidden_size), to be rounded to the compute type before use
+  bool qk_norm = false;                   ///< RMSNorm over each head of q and k before rotation
+  bool norm_one_plus = false;             ///< Gemma: norms multiply with 1 + w
+  bool norm_multiplies_in_float = false;  ///< Gemma, gpt-oss: the weight is multiplied before the one rounding
+  bool sandwich_norms = false;            ///< Gemma-2/3: attention's and the MLP's outputs have norms of their own
+  double embedding_scale = 1.0;           ///< Gemma: sqrt(hidden_size), to be rounded to the compute type before use
   Activation activation = Activation::kSilu;
-  double swiglu_limit = 0;               ///< kClampedSwiglu
-  double attention_softcap = 0;          ///< Gemma-2: cap * tanh(logit / cap) before the mask; 0 for none
-  double final_softcap = 0;              ///< Gemma-2, of the head's logits; 0 for none
-  bool attention_sinks = false;          ///< gpt-oss: one learnt logit per head joins the softmax
-  bool fused_qkv_in_checkpoint = false;  ///< Phi-3: qkv_proj rows are q, k, v
+  double swiglu_limit = 0;                   ///< kClampedSwiglu
+  double attention_softcap = 0;              ///< Gemma-2: cap * tanh(logit / cap) before the mask; 0 for none
+  double final_softcap = 0;                  ///< Gemma-2, of the head's logits; 0 for none
+  bool attention_sinks = false;              ///< gpt-oss: one learnt logit per head joins the softmax
+  bool fused_qkv_in_checkpoint = false;      ///< Phi-3: qkv_proj rows are q, k, v
   bool fused_gate_up_in_checkpoint = false;  ///< Phi-3: gate_up_proj rows are gate, then up
-  std::optional<LatentAttention> latent; ///< MLA; then head_dim is nope + rope
+  std::optional<LatentAttention> latent;     ///< MLA; then head_dim is nope + rope
   std::optional<MixtureOfExperts> experts;
   Quantization quantization;
   RopeConfig rope;                       ///< of full-attention layers
   std::optional<RopeConfig> local_rope;  ///< Gemma-3: of sliding layers
   double softmax_scale = 0;
-  std::int64_t sliding_window = 0;       ///< tokens, the query's own included; 0 for none
+  std::int64_t sliding_window = 0;           ///< tokens, the query's own included; 0 for none
   std::vector<std::int32_t> sliding_layers;  ///< layers (from 0) that have the window
-  std::int64_t mtp_layers = 0;           ///< layers after the last one that the checkpoint may hold and nobody needs
-  json::Value rope_stated;               ///< the parameters of scaled rotation as config.json states them
-  std::string dtype;                     ///< as config.json says; "bfloat16" where it says nothing
+  std::int64_t mtp_layers = 0;  ///< layers after the last one that the checkpoint may hold and nobody needs
+  json::Value rope_stated;      ///< the parameters of scaled rotation as config.json states them
+  std::string dtype;            ///< as config.json says; "bfloat16" where it says nothing
   bool dtype_stated = false;
   ComputeType compute = ComputeType::kBfloat16;
   std::vector<std::string> taken_from_class_defaults;  ///< fields that config.json leaves out, sorted

@@ -1,12 +1,12 @@
 #include "stages/extract/model_config.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cmath>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/test_data.h"
 #include "stages/extract/extractor.h"
@@ -24,7 +24,8 @@ json::Value LlamaJson() {
   return json::Parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
     "intermediate_size": 96, "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2,
     "rms_norm_eps": 1e-5, "vocab_size": 100, "max_position_embeddings": 512, "tie_word_embeddings": true,
-    "rope_theta": 10000.0, "torch_dtype": "bfloat16"})").value();
+    "rope_theta": 10000.0, "torch_dtype": "bfloat16"})")
+      .value();
 }
 
 Result<ModelConfig> WithField(std::string_view name, json::Value value) {
@@ -50,7 +51,8 @@ TEST(ModelConfig, RefusesByName) {
   EXPECT_THAT(Refusal(WithField("architectures", json::Array{"MambaForCausalLM"})), HasSubstr("MambaForCausalLM"));
   EXPECT_THAT(Refusal(WithField("hidden_act", "gelu")), HasSubstr("hidden_act gelu"));
   EXPECT_THAT(Refusal(WithField("is_causal", false)), HasSubstr("is_causal"));
-  EXPECT_THAT(Refusal(WithField("rope_scaling", json::Object{{"rope_type", "warped"}, {"factor", 2.0}})), HasSubstr("warped"));
+  EXPECT_THAT(Refusal(WithField("rope_scaling", json::Object{{"rope_type", "warped"}, {"factor", 2.0}})),
+              HasSubstr("warped"));
   EXPECT_THAT(Refusal(WithField("rope_scaling", json::Object{{"rope_type", "linear"}})), HasSubstr("factor"));
   EXPECT_THAT(Refusal(WithField("quantization_config", json::Object{{"quant_method", "gptq"}})), HasSubstr("gptq"));
   EXPECT_THAT(Refusal(WithField("dtype", "float8_e4m3fn")), HasSubstr("float8_e4m3fn"));
@@ -67,7 +69,10 @@ TEST(ModelConfig, BoundsEveryNumber) {
 }
 
 TEST(ModelConfig, ReadsBothRopeSpellings) {
-  const json::Object llama3{{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+  const json::Object llama3{{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
                             {"original_max_position_embeddings", 64}};
   const auto before = WithField("rope_scaling", llama3);
   json::Object parameters = llama3;
@@ -97,12 +102,14 @@ void ReadHeron(ConfigFields& fields, ModelConfig& config) {
   families::ReadPlainRope(fields, config);
   config.qk_norm = true;
   config.sliding_window = fields.IntegerOr("sliding_window", 1, 1 << 20, 64);
-  families::ReadSlidingLayers(fields, config, [](std::int64_t layer, std::int64_t every) { return layer % every == 0; }, 2);
+  families::ReadSlidingLayers(
+      fields, config, [](std::int64_t layer, std::int64_t every) { return layer % every == 0; }, 2);
 }
 
 TEST(ModelFamily, ANewOneIsADescription) {
   static constexpr std::array kNames = {"HeronForCausalLM"};
-  const ModelFamily heron = {.name = "heron", .architectures = kNames, .defaults = {.head_dim = 32}, .read_fields = ReadHeron};
+  const ModelFamily heron = {
+      .name = "heron", .architectures = kNames, .defaults = {.head_dim = 32}, .read_fields = ReadHeron};
   json::Value file = LlamaJson();
   file.Set("architectures", json::Array{"HeronForCausalLM"});
   EXPECT_FALSE(ParseModelConfig(file, "config.json").ok());
@@ -149,11 +156,14 @@ TEST(ModelFamily, EachRefusesWhatItDoesNotKnow) {
       {"qwen3", "quantization_config", R"({"quant_method": "fp8"})", "weight_block_size"},
       {"qwen3", "quantization_config", kTestMxfp4, "mxfp4"},
       {"gpt_oss", "quantization_config", kTestFp8, "fp8"},
-      {"qwen3", "quantization_config", R"({"quant_method": "compressed-tensors", "format": "float-quantized"})", "float-quantized"},
+      {"qwen3", "quantization_config", R"({"quant_method": "compressed-tensors", "format": "float-quantized"})",
+       "float-quantized"},
       {"llama", "quantization_config", R"({"quant_method": "fp8", "weight_block_size": [8, 8],
-        "modules_to_not_convert": ["(a+)+$"]})", ""},
+        "modules_to_not_convert": ["(a+)+$"]})",
+       ""},
       {"llama", "quantization_config", R"({"quant_method": "fp8", "weight_block_size": [8, 8],
-        "modules_to_not_convert": ["("]})", "\"(\""},
+        "modules_to_not_convert": ["("]})",
+       "\"(\""},
   };
   for (const Refused& refused : cases) {
     json::Value config = TestModelConfig(refused.family);
@@ -176,8 +186,10 @@ TEST(ModelConfig, RopeByLayerTypeInTheNewSpelling) {
   json::Value config = TestModelConfig("gemma3");
   const json::Value before = ModelFacts(ParseModelConfig(config, "config.json").value());
   for (const std::string_view name : {"rope_theta", "rope_local_base_freq", "rope_scaling"}) config.Set(name, nullptr);
-  config.Set("rope_parameters", json::Parse(R"({"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
-    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})").value());
+  config.Set("rope_parameters",
+             json::Parse(R"({"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})")
+                 .value());
   const auto after = ParseModelConfig(config, "config.json");
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(json::Write(*ModelFacts(*after).Find("rope")), json::Write(*before.Find("rope")));
@@ -206,8 +218,8 @@ TEST(ModelConfig, UnquantisedModulesByPattern) {
 
 /// Parts of expected.json that do not follow from the configuration.
 bool IsAboutTheCollection(const std::string& name) {
-  for (const std::string_view other : {"verdict", "model", "model_licence", "files", "source", "tensors", "transformers_5.24",
-                                       "head_dim_note"}) {
+  for (const std::string_view other :
+       {"verdict", "model", "model_licence", "files", "source", "tensors", "transformers_5.24", "head_dim_note"}) {
     if (name == other) return true;
   }
   return false;

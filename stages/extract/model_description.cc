@@ -1,5 +1,3 @@
-#include "stages/extract/model_folder.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -12,6 +10,7 @@
 #include "stages/extract/device_support.h"
 #include "stages/extract/model_config.h"
 #include "stages/extract/model_family.h"
+#include "stages/extract/model_folder.h"
 #include "stages/extract/weights_index.h"
 #include "state/file_system.h"
 

@@ -11,9 +11,9 @@ namespace draftmill {
 namespace {
 
 constexpr std::array<const ModelFamily*, 12> kFamilies = {
-    &families::kLlama,  &families::kMistral,    &families::kQwen2,  &families::kQwen3,
-    &families::kQwen3Moe, &families::kPhi3,     &families::kGemma2, &families::kGemma3Text,
-    &families::kGemma3, &families::kGptOss,     &families::kDeepseekV3, &families::kKimiK25,
+    &families::kLlama,    &families::kMistral, &families::kQwen2,      &families::kQwen3,
+    &families::kQwen3Moe, &families::kPhi3,    &families::kGemma2,     &families::kGemma3Text,
+    &families::kGemma3,   &families::kGptOss,  &families::kDeepseekV3, &families::kKimiK25,
 };
 
 /// The layer of a name like "layers.61.eh_proj.weight"; -1 where it is of no layer.

@@ -21,7 +21,7 @@ namespace draftmill {
 /// What a family's checkpoints call the parts whose names differ between families. Names stand within a layer.
 struct TensorNames {
   const char* router = "mlp.gate";
-  bool experts_in_one = false;   ///< gpt-oss: one tensor holds all experts, gate and up interleaved
+  bool experts_in_one = false;  ///< gpt-oss: one tensor holds all experts, gate and up interleaved
 };
 
 /// What the published class takes where config.json leaves a field out.
@@ -29,16 +29,16 @@ struct ClassDefaults {
   std::int64_t max_positions = 2048;
   double norm_eps = 1e-6;
   bool tied_embeddings = false;
-  std::int64_t vocab_size = 0;         ///< 0: config.json must say
-  std::int64_t heads = 0;              ///< 0: config.json must say
-  std::int64_t kv_heads = 0;           ///< 0: as many as heads
-  std::int64_t head_dim = 0;           ///< 0: hidden_size / heads
+  std::int64_t vocab_size = 0;  ///< 0: config.json must say
+  std::int64_t heads = 0;       ///< 0: config.json must say
+  std::int64_t kv_heads = 0;    ///< 0: as many as heads
+  std::int64_t head_dim = 0;    ///< 0: hidden_size / heads
   double rope_theta = 10000.0;
 };
 
 /// One family. Constant data.
 struct ModelFamily {
-  const char* name;                    ///< "llama": as `doctor model` prints it
+  const char* name;  ///< "llama": as `doctor model` prints it
   std::span<const char* const> architectures;
   ClassDefaults defaults;
   /// Reads the family's own fields after the shared ones; failures go into `fields`.

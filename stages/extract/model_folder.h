@@ -24,8 +24,8 @@ Result<ModelFolder> OpenModelFolder(const std::string& model_folder, const std::
 
 /// How much of a model folder a report looks at.
 enum class ReportScope : std::uint8_t {
-  kHeaders,      ///< config.json and all safetensors headers
-  kConfigOnly,   ///< config.json, and the names of model.safetensors.index.json where there is one
+  kHeaders,     ///< config.json and all safetensors headers
+  kConfigOnly,  ///< config.json, and the names of model.safetensors.index.json where there is one
 };
 
 /// What `doctor model --json` prints: ModelFacts and what the checkpoint tells. Reads no weights; refuses as a run would.

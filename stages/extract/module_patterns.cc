@@ -73,10 +73,12 @@ Result<ModulePatterns> ModulePatterns::Compile(const Quantization& quantization)
       int error = 0;
       PCRE2_SIZE at = 0;
       if (expression.size() <= kMaxPatternBytes) {
-        pattern->code.reset(pcre2_compile(Units(expression), expression.size(), PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr));
+        pattern->code.reset(
+            pcre2_compile(Units(expression), expression.size(), PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr));
       }
       if (pattern->code == nullptr) {
-        return Unsupported("config.json: the pattern \"" + text + "\" of unquantised modules is no regular expression that "
+        return Unsupported("config.json: the pattern \"" + text +
+                           "\" of unquantised modules is no regular expression that "
                            "draftmill understands");
       }
     }

@@ -135,8 +135,8 @@ Result<ChunkPlan> PlanChunk(std::span<const std::int64_t> cu_seqlens, const Plan
   for (std::int64_t first = 0; first < samples; first += kWindowSamples) {
     const std::int64_t end = std::min(first + kWindowSamples, samples);
     for (const OpenBatch& batch : PackWindow(cu_seqlens, first, end, parameters.batch_tokens)) {
-      plan.batches.push_back({static_cast<std::int64_t>(plan.order.size()),
-                              static_cast<std::int64_t>(batch.samples.size())});
+      plan.batches.push_back(
+          {static_cast<std::int64_t>(plan.order.size()), static_cast<std::int64_t>(batch.samples.size())});
       plan.batch_tokens.push_back(batch.tokens);
       plan.order.insert(plan.order.end(), batch.samples.begin(), batch.samples.end());
     }

@@ -14,10 +14,10 @@ namespace draftmill {
 
 /// The parameters that a plan depends on; `auto` values are resolved before.
 struct PlanParameters {
-  std::int64_t batch_tokens = 0;       ///< token budget of a batch; a longer sample goes alone
-  std::int64_t block_tokens = 0;       ///< token budget of a block, at least one batch
-  std::int64_t shard_bytes = 0;        ///< size at which a shard is cut, at least one batch
-  std::int64_t bytes_per_token = 0;    ///< L * H * 2
+  std::int64_t batch_tokens = 0;     ///< token budget of a batch; a longer sample goes alone
+  std::int64_t block_tokens = 0;     ///< token budget of a block, at least one batch
+  std::int64_t shard_bytes = 0;      ///< size at which a shard is cut, at least one batch
+  std::int64_t bytes_per_token = 0;  ///< L * H * 2
 };
 
 /// A half-open range of indices.
@@ -29,12 +29,12 @@ struct PlanRange {
 
 /// Samples are named by their index in the chunk (0..N-1, TokenizedChunk's order).
 struct ChunkPlan {
-  std::vector<std::int64_t> order;     ///< [N] sample indices in the order in which they are packed and stored
-  std::vector<PlanRange> batches;      ///< ranges of `order`
-  std::vector<PlanRange> blocks;       ///< ranges of `batches`; a block never crosses a shard
-  std::vector<PlanRange> shards;       ///< ranges of `batches`
+  std::vector<std::int64_t> order;         ///< [N] sample indices in the order in which they are packed and stored
+  std::vector<PlanRange> batches;          ///< ranges of `order`
+  std::vector<PlanRange> blocks;           ///< ranges of `batches`; a block never crosses a shard
+  std::vector<PlanRange> shards;           ///< ranges of `batches`
   std::vector<std::int64_t> batch_tokens;  ///< [batches] tokens of each batch
-  Hash128 plan_hash;                   ///< over the parameters, the lengths, order and all ranges
+  Hash128 plan_hash;                       ///< over the parameters, the lengths, order and all ranges
 };
 
 /// Packs samples of the given lengths. First-fit-decreasing within a window, batches ordered by their first sample.

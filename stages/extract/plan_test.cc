@@ -1,5 +1,7 @@
 #include "stages/extract/plan.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -8,8 +10,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "base/test_data.h"
 
@@ -48,7 +48,8 @@ void CheckPlan(const std::vector<std::int64_t>& lengths, const PlanParameters& p
     ASSERT_GT(batch.count, 0);
     next_sample += batch.count;
     std::int64_t tokens = 0;
-    for (std::int64_t i = batch.first; i < next_sample; ++i) tokens += lengths[static_cast<std::size_t>(plan.order[static_cast<std::size_t>(i)])];
+    for (std::int64_t i = batch.first; i < next_sample; ++i)
+      tokens += lengths[static_cast<std::size_t>(plan.order[static_cast<std::size_t>(i)])];
     EXPECT_EQ(tokens, plan.batch_tokens[b]);
     if (batch.count > 1) {
       EXPECT_LE(tokens, parameters.batch_tokens) << "only a sample alone may pass the budget";
@@ -60,7 +61,8 @@ void CheckPlan(const std::vector<std::int64_t>& lengths, const PlanParameters& p
   ASSERT_EQ(next_sample, static_cast<std::int64_t>(lengths.size()));
 
   const auto tokens_of = [&](PlanRange range) {
-    return std::accumulate(plan.batch_tokens.begin() + range.first, plan.batch_tokens.begin() + range.first + range.count, std::int64_t{0});
+    return std::accumulate(plan.batch_tokens.begin() + range.first,
+                           plan.batch_tokens.begin() + range.first + range.count, std::int64_t{0});
   };
   std::set<std::int64_t> shard_starts;
   std::int64_t next_batch = 0;
@@ -80,7 +82,8 @@ void CheckPlan(const std::vector<std::int64_t>& lengths, const PlanParameters& p
     if (block.count > 1) {
       EXPECT_LE(tokens_of(block), parameters.block_tokens);
     }
-    for (std::int64_t b = block.first + 1; b < next_batch; ++b) EXPECT_FALSE(shard_starts.contains(b)) << "a block crosses a shard";
+    for (std::int64_t b = block.first + 1; b < next_batch; ++b)
+      EXPECT_FALSE(shard_starts.contains(b)) << "a block crosses a shard";
   }
   ASSERT_EQ(next_batch, static_cast<std::int64_t>(plan.batches.size()));
 }
@@ -90,7 +93,8 @@ TEST(Plan, HoldsItsPromisesForRandomLengths) {
   for (unsigned trial = 0; trial < 200; ++trial) {
     const std::size_t count = random() % 300;
     const auto lengths = RealisticLengths(count, 1 + static_cast<std::int64_t>(random() % 5000), trial);
-    const PlanParameters parameters{1 + static_cast<std::int64_t>(random() % 4000), 1 + static_cast<std::int64_t>(random() % 20000),
+    const PlanParameters parameters{1 + static_cast<std::int64_t>(random() % 4000),
+                                    1 + static_cast<std::int64_t>(random() % 20000),
                                     1 + static_cast<std::int64_t>(random() % 40'000'000), 4608};
     const auto plan = PlanChunk(Boundaries(lengths), parameters);
     ASSERT_TRUE(plan.ok()) << plan.status().ToString();
@@ -108,20 +112,23 @@ double Fill(const std::vector<std::int64_t>& lengths, std::int64_t budget) {
 }
 
 TEST(Plan, FillsBatchesOnRealisticLengths) {
-  for (const std::int64_t budget : {4096, 8192, 32768}) EXPECT_GE(Fill(RealisticLengths(4096, budget, 5), budget), 0.98) << budget;
+  for (const std::int64_t budget : {4096, 8192, 32768})
+    EXPECT_GE(Fill(RealisticLengths(4096, budget, 5), budget), 0.98) << budget;
 }
 
 /// Four bytes of a published row for a token. A chunk holds up to 4,096 rows, so the same ones come several times.
 TEST(Plan, FillsBatchesOnRealLengthMixes) {
   DRAFTMILL_TEST_DATA_OR_SKIP(folder, "conversations");
   std::vector<std::int64_t> lengths;
-  for (const char* const name : {"eagle_bench/mt_bench.jsonl", "llamafactory/v1_sft_demo.jsonl", "llamafactory/reason_tool_use_demo_50.jsonl"}) {
+  for (const char* const name :
+       {"eagle_bench/mt_bench.jsonl", "llamafactory/v1_sft_demo.jsonl", "llamafactory/reason_tool_use_demo_50.jsonl"}) {
     std::ifstream file(folder + "/" + name);
     for (std::string line; std::getline(file, line);) lengths.push_back(static_cast<std::int64_t>(line.size() / 4 + 1));
   }
   ASSERT_GT(lengths.size(), 300U);
   const std::size_t rows = lengths.size();
-  while (lengths.size() + rows <= 4096) lengths.insert(lengths.end(), lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(rows));
+  while (lengths.size() + rows <= 4096)
+    lengths.insert(lengths.end(), lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(rows));
   std::shuffle(lengths.begin(), lengths.end(), std::mt19937(3));
   for (const std::int64_t budget : {4096, 8192, 32768}) EXPECT_GE(Fill(lengths, budget), 0.98) << budget;
 }

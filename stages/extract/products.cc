@@ -63,7 +63,8 @@ void LinearWithout(const std::vector<std::int64_t>& bad, LinearArgs<Bf16> args) 
 
 /// "... v1.2.3 ..." or "... Version 2024.2-Product ..." without what stands round the number.
 std::string NumberIn(const std::string& text) {
-  const std::size_t begin = text.find_first_of("0123456789", text.find(") ") == std::string::npos ? 0 : text.find(") "));
+  const std::size_t begin =
+      text.find_first_of("0123456789", text.find(") ") == std::string::npos ? 0 : text.find(") "));
   if (begin == std::string::npos) return "unknown";
   return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
 }
@@ -92,7 +93,8 @@ void MultiplyTransposed(const float* a, const float* b, float* out, std::int64_t
   at::mm_out(result, View(a, m, k), View(b, n, k).t());
 }
 
-void Multiply(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) {
+void Multiply(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k,
+              bool accumulate) {
   const c10::InferenceMode inference;
   at::Tensor result = View(out, m, n);
   if (accumulate) {

@@ -22,7 +22,7 @@ struct LinearArgs {
   const T* weight = nullptr;
   const T* bias = nullptr;
   T* out = nullptr;
-  std::int64_t rows = 0;   ///< at least 2: a single row takes other kernels with other bits
+  std::int64_t rows = 0;  ///< at least 2: a single row takes other kernels with other bits
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
 };
@@ -33,7 +33,8 @@ void Linear(const LinearArgs<Bf16>& args);
 /// out [m, n] = a [m, k] * b [n, k]^T.
 void MultiplyTransposed(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k);
 /// out [m, n] = a [m, k] * b [k, n], added to what is there where `accumulate`.
-void Multiply(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate);
+void Multiply(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k,
+              bool accumulate);
 
 /// Versions of the libraries that multiply, for the numerics environment: "torch 2.11.0, mkl 2024.2, onednn 3.10.2".
 std::string ProductLibraries();

@@ -80,10 +80,11 @@ __attribute__((target("sse4.1"))) __m128i RoundFour(__m128 values) {
 }
 
 /// LookUp of a multiple of 32 elements of one group: the table's bytes are looked up as bytes.
-__attribute__((target("sse4.1"))) void LookUpVector(const std::byte* values, const Products& products, std::int64_t count,
-                                                    Bf16* out) {
+__attribute__((target("sse4.1"))) void LookUpVector(const std::byte* values, const Products& products,
+                                                    std::int64_t count, Bf16* out) {
   __m128i rounded[4];
-  for (std::size_t quarter = 0; quarter < 4; ++quarter) rounded[quarter] = RoundFour(_mm_loadu_ps(products.data() + 4 * quarter));
+  for (std::size_t quarter = 0; quarter < 4; ++quarter)
+    rounded[quarter] = RoundFour(_mm_loadu_ps(products.data() + 4 * quarter));
   const __m128i first = _mm_packus_epi32(rounded[0], rounded[1]);
   const __m128i second = _mm_packus_epi32(rounded[2], rounded[3]);
   const __m128i low_byte = _mm_set1_epi16(0xff);
@@ -115,7 +116,8 @@ __attribute__((target("sse4.1"))) __m128 FourE4m3(const std::byte* values) {
 }
 
 /// Values of one block; returns how many were done, a multiple of eight. Stops where a NaN stands.
-__attribute__((target("sse4.1"))) std::int64_t ExpandFp8Vector(const std::byte* values, float scale, std::int64_t count, Bf16* out) {
+__attribute__((target("sse4.1"))) std::int64_t ExpandFp8Vector(const std::byte* values, float scale, std::int64_t count,
+                                                               Bf16* out) {
   const __m128 factor = _mm_set1_ps(scale);
   std::int64_t done = 0;
   for (; done + 8 <= count; done += 8) {
@@ -149,8 +151,8 @@ std::int64_t LookUpFast(const std::byte* values, const Products& products, float
 
 /// fill(index, products) gives the values of a group and returns its scale; assign(value, element) rounds to W.
 template <typename W>
-void ExpandNibbles(const std::byte* values, std::int64_t group, std::int64_t column, std::int64_t count, W* out, const auto& fill,
-                   const auto& assign) {
+void ExpandNibbles(const std::byte* values, std::int64_t group, std::int64_t column, std::int64_t count, W* out,
+                   const auto& fill, const auto& assign) {
   Products products;
   std::array<W, kNibbles> table;
   for (std::int64_t done = 0; done < count;) {
@@ -160,7 +162,8 @@ void ExpandNibbles(const std::byte* values, std::int64_t group, std::int64_t col
     if (done % 2 == 0) done += LookUpFast(values + done / 2, products, scale, end - done, out + done);
     if (done == end) continue;
     for (std::size_t nibble = 0; nibble < kNibbles; ++nibble) assign(products[nibble], table[nibble]);
-    for (; done < end && done % 2 != 0; ++done) out[done] = table[std::to_integer<std::uint32_t>(values[done / 2]) >> 4];
+    for (; done < end && done % 2 != 0; ++done)
+      out[done] = table[std::to_integer<std::uint32_t>(values[done / 2]) >> 4];
     LookUp(values + done / 2, table, end - done, out + done);
     done = end;
   }
@@ -183,7 +186,8 @@ float HalfToFloat(std::uint16_t half) {
 }
 
 template <typename W>
-void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block, std::int64_t column, std::int64_t count, W* out) {
+void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block, std::int64_t column,
+               std::int64_t count, W* out) {
   const std::array<float, 256>& table = E4m3Table();
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t index = (column + done) / block;
@@ -191,7 +195,8 @@ void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block,
     const float scale = scales[index];
 #if defined(__x86_64__)
     if constexpr (std::is_same_v<W, Bf16>) {
-      if (HasVectorForms() && std::abs(scale) < kLargestPlainScale) done += ExpandFp8Vector(values + done, scale, end - done, out + done);
+      if (HasVectorForms() && std::abs(scale) < kLargestPlainScale)
+        done += ExpandFp8Vector(values + done, scale, end - done, out + done);
     }
 #endif
     for (; done < end; ++done) Assign(table[std::to_integer<std::size_t>(values[done])] * scale, out[done]);
@@ -200,7 +205,8 @@ void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block,
 
 float RoundToHalf(float value) {
   const float magnitude = std::abs(value);
-  if (!(magnitude < 65520.0F)) return std::isnan(value) ? value : std::copysign(std::numeric_limits<float>::infinity(), value);
+  if (!(magnitude < 65520.0F))
+    return std::isnan(value) ? value : std::copysign(std::numeric_limits<float>::infinity(), value);
   // Adding and taking away a number of the last place's size rounds to even; below 2^-14 that place is 2^-24.
   const int exponent = std::max(std::ilogb(std::max(magnitude, 0x1p-14F)), -14);
   const float shift = std::ldexp(1.5F, exponent - 10 + 23);
@@ -209,8 +215,8 @@ float RoundToHalf(float value) {
 }
 
 template <typename W>
-void ExpandInt4(const std::byte* values, const std::byte* scales, ScaleType type, std::int64_t group, std::int64_t column,
-                std::int64_t count, W* out) {
+void ExpandInt4(const std::byte* values, const std::byte* scales, ScaleType type, std::int64_t group,
+                std::int64_t column, std::int64_t count, W* out) {
   const auto to_bf16 = [](float value, W& element) { Assign(value, element); };
   const auto bits_of = [scales](std::int64_t index) {
     std::uint16_t bits = 0;
@@ -262,8 +268,10 @@ void ExpandMxfp4(const std::byte* values, const std::uint8_t* scales, std::int64
 
 template void ExpandFp8(const std::byte*, const float*, std::int64_t, std::int64_t, std::int64_t, Bf16*);
 template void ExpandFp8(const std::byte*, const float*, std::int64_t, std::int64_t, std::int64_t, float*);
-template void ExpandInt4(const std::byte*, const std::byte*, ScaleType, std::int64_t, std::int64_t, std::int64_t, Bf16*);
-template void ExpandInt4(const std::byte*, const std::byte*, ScaleType, std::int64_t, std::int64_t, std::int64_t, float*);
+template void ExpandInt4(const std::byte*, const std::byte*, ScaleType, std::int64_t, std::int64_t, std::int64_t,
+                         Bf16*);
+template void ExpandInt4(const std::byte*, const std::byte*, ScaleType, std::int64_t, std::int64_t, std::int64_t,
+                         float*);
 template void ExpandMxfp4(const std::byte*, const std::uint8_t*, std::int64_t, std::int64_t, std::int64_t, Bf16*);
 template void ExpandMxfp4(const std::byte*, const std::uint8_t*, std::int64_t, std::int64_t, std::int64_t, float*);
 

@@ -23,13 +23,14 @@ float RoundToHalf(float value);
 
 /// values: a byte an element, from `column` on. Element = e4m3 * scales[column / block].
 template <typename W>
-void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block, std::int64_t column, std::int64_t count, W* out);
+void ExpandFp8(const std::byte* values, const float* scales, std::int64_t block, std::int64_t column,
+               std::int64_t count, W* out);
 
 /// values: two elements a byte, low nibble first, from the even `column` on. Element = (nibble - 8) * scales[column / group],
 /// rounded to the scales' type, which is how compressed-tensors multiplies, then to W.
 template <typename W>
-void ExpandInt4(const std::byte* values, const std::byte* scales, ScaleType type, std::int64_t group, std::int64_t column,
-                std::int64_t count, W* out);
+void ExpandInt4(const std::byte* values, const std::byte* scales, ScaleType type, std::int64_t group,
+                std::int64_t column, std::int64_t count, W* out);
 
 /// values: two elements a byte, low nibble first, from the even `column` on. Element = e2m1 * 2^(scales[column / group] - 127).
 template <typename W>

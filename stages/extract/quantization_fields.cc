@@ -14,7 +14,8 @@ constexpr std::int64_t kMaxSideFileBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kMaxBlock = 65536;
 
 Status RefuseMethod(const std::string& path, const std::string& what) {
-  return Unsupported(path + ": " + what + ": quantised checkpoints of this form are not supported (known: fp8 in blocks, "
+  return Unsupported(path + ": " + what +
+                     ": quantised checkpoints of this form are not supported (known: fp8 in blocks, "
                      "compressed-tensors pack-quantized int4, mxfp4 of gpt-oss); use the unquantised weights");
 }
 
@@ -68,7 +69,8 @@ Status ReadGroup(const json::Value& group, const std::string& path, Quantization
   if (fields.status().ok() && (bits != 4 || type != "int")) {
     return RefuseMethod(path, "compressed-tensors with weights of " + std::to_string(bits) + " bits, type " + type);
   }
-  if (!fields.BoolOr("symmetric", true)) return RefuseMethod(path, "compressed-tensors with zero points (symmetric: false)");
+  if (!fields.BoolOr("symmetric", true))
+    return RefuseMethod(path, "compressed-tensors with zero points (symmetric: false)");
   if (strategy != "group") return RefuseMethod(path, "compressed-tensors with the strategy " + strategy);
   if (fields.Find("actorder") != nullptr) return RefuseMethod(path, "compressed-tensors with actorder");
   const std::int64_t columns = fields.Integer("group_size", 1, kMaxBlock);
@@ -155,8 +157,9 @@ Status RefuseQuantizationBeside(const std::string& model_folder, const Quantizat
     const json::Value* section = content->Find("quantization");
     const json::Value* algorithm = section == nullptr ? nullptr : section->Find("quant_algo");
     const std::string what = algorithm != nullptr && algorithm->is_string() ? algorithm->as_string() : "unnamed method";
-    return Unsupported(path + ": says that the weights are quantised (" + what +
-                       "), which config.json does not mention; this form is not supported, use the unquantised weights");
+    return Unsupported(
+        path + ": says that the weights are quantised (" + what +
+        "), which config.json does not mention; this form is not supported, use the unquantised weights");
   }
   return OkStatus();
 }

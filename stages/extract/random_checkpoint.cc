@@ -100,23 +100,16 @@ PlannedTensor PlanTensor(const std::string& prefix, const StoredTensor& stored,
     return PlannedTensor{{prefix + stored.name, dtype, stored.shape}, {table, {}}};
   };
   switch (stored.role) {
-    case TensorRole::kPlain:
-      break;
-    case TensorRole::kFp8Values:
-      return filled(Dtype::kF8E4M3, &Contents::fp8);
-    case TensorRole::kFp8Scales:
-      return filled(Dtype::kF32, &Contents::fp32_scales);
-    case TensorRole::kInt4Values:
-      return filled(Dtype::kI32, &Contents::codes);
-    case TensorRole::kInt4Scales:
-      return filled(Dtype::kBf16, &Contents::bf16_scales);
+    case TensorRole::kPlain: break;
+    case TensorRole::kFp8Values: return filled(Dtype::kF8E4M3, &Contents::fp8);
+    case TensorRole::kFp8Scales: return filled(Dtype::kF32, &Contents::fp32_scales);
+    case TensorRole::kInt4Values: return filled(Dtype::kI32, &Contents::codes);
+    case TensorRole::kInt4Scales: return filled(Dtype::kBf16, &Contents::bf16_scales);
     case TensorRole::kInt4Shape:
       return {{prefix + stored.name, Dtype::kI32, stored.shape},
               {nullptr, {static_cast<std::int32_t>(matrix[0]), static_cast<std::int32_t>(matrix[1])}}};
-    case TensorRole::kMxfp4Values:
-      return filled(Dtype::kU8, &Contents::codes);
-    case TensorRole::kMxfp4Scales:
-      return filled(Dtype::kU8, &Contents::exponents);
+    case TensorRole::kMxfp4Values: return filled(Dtype::kU8, &Contents::codes);
+    case TensorRole::kMxfp4Scales: return filled(Dtype::kU8, &Contents::exponents);
   }
   const bool is_norm = stored.shape.size() == 1 && stored.name.ends_with("weight");
   return filled(Dtype::kBf16, is_norm ? &Contents::vectors : &Contents::matrices);

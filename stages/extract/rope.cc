@@ -14,8 +14,7 @@ double ScaleLlama3(double frequency, const RopeConfig& rope) {
   const double wavelength = 2 * std::numbers::pi / frequency;
   if (wavelength < original / rope.high_freq_factor) return frequency;
   if (wavelength > original / rope.low_freq_factor) return frequency / rope.factor;
-  const double smooth =
-      (original / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  const double smooth = (original / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
@@ -78,15 +77,18 @@ float PublishedLlama3(float frequency, const RopeConfig& rope) {
   const auto high = static_cast<float>(rope.high_freq_factor);
   const auto factor = static_cast<float>(rope.factor);
   const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
-  if (wavelength < static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.high_freq_factor)) return frequency;
-  if (wavelength > static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.low_freq_factor)) return frequency / factor;
+  if (wavelength < static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.high_freq_factor))
+    return frequency;
+  if (wavelength > static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.low_freq_factor))
+    return frequency / factor;
   const float smooth = (original / wavelength - low) / (high - low);
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
 float PublishedYarn(float period, std::size_t pair, const YarnRamp& ramp, double factor) {
   const double to = ramp.from == ramp.to ? ramp.to + 0.001 : ramp.to;
-  const float share = std::clamp((static_cast<float>(pair) - static_cast<float>(ramp.from)) / static_cast<float>(to - ramp.from), 0.0F, 1.0F);
+  const float share = std::clamp(
+      (static_cast<float>(pair) - static_cast<float>(ramp.from)) / static_cast<float>(to - ramp.from), 0.0F, 1.0F);
   const float kept = 1 - share;
   return 1 / (static_cast<float>(factor) * period) * (1 - kept) + 1 / period * kept;
 }

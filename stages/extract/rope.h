@@ -17,18 +17,18 @@ enum class RopeType : std::uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRop
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  std::int64_t rotary_dims = 0;            ///< leading dims of a head that are rotated, in halves (d, d + rotary_dims / 2)
-  bool interleaved = false;                ///< pairs are (2i, 2i + 1) instead of halves (DeepSeek-V3, Kimi)
-  double factor = 1.0;                     ///< linear, llama3, yarn
-  double low_freq_factor = 1.0;            ///< llama3
-  double high_freq_factor = 4.0;           ///< llama3
-  std::int64_t original_max_positions = 0; ///< llama3, yarn, longrope
-  double beta_fast = 32.0;                 ///< yarn
-  double beta_slow = 1.0;                  ///< yarn
-  bool truncate = true;                    ///< yarn: ramp ends are whole numbers; gpt-oss: false
-  double cos_sin_factor = 1.0;             ///< yarn's and longrope's attention factor, resolved
-  std::vector<double> short_factors;       ///< longrope, [rotary_dims / 2]
-  std::vector<double> long_factors;        ///< longrope: sequences longer than original_max_positions
+  std::int64_t rotary_dims = 0;   ///< leading dims of a head that are rotated, in halves (d, d + rotary_dims / 2)
+  bool interleaved = false;       ///< pairs are (2i, 2i + 1) instead of halves (DeepSeek-V3, Kimi)
+  double factor = 1.0;            ///< linear, llama3, yarn
+  double low_freq_factor = 1.0;   ///< llama3
+  double high_freq_factor = 4.0;  ///< llama3
+  std::int64_t original_max_positions = 0;  ///< llama3, yarn, longrope
+  double beta_fast = 32.0;                  ///< yarn
+  double beta_slow = 1.0;                   ///< yarn
+  bool truncate = true;                     ///< yarn: ramp ends are whole numbers; gpt-oss: false
+  double cos_sin_factor = 1.0;              ///< yarn's and longrope's attention factor, resolved
+  std::vector<double> short_factors;        ///< longrope, [rotary_dims / 2]
+  std::vector<double> long_factors;         ///< longrope: sequences longer than original_max_positions
 };
 
 /// "default", "linear", "llama3", "yarn", "longrope": as in config.json.

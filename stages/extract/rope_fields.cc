@@ -37,11 +37,13 @@ const json::Value* FindSection(ConfigFields& fields, const RopeDefaults& default
 }
 
 Result<RopeType> TypeOf(const std::string& name, const std::string& path) {
-  for (const RopeType type : {RopeType::kDefault, RopeType::kLinear, RopeType::kLlama3, RopeType::kYarn, RopeType::kLongRope}) {
+  for (const RopeType type :
+       {RopeType::kDefault, RopeType::kLinear, RopeType::kLlama3, RopeType::kYarn, RopeType::kLongRope}) {
     if (name == RopeTypeName(type)) return type;
   }
   if (name == "su") return RopeType::kLongRope;  // the name of longrope in the first Phi-3 files
-  return Unsupported(path + ": the RoPE type " + name + " is not supported (known: default, linear, llama3, yarn, longrope)");
+  return Unsupported(path + ": the RoPE type " + name +
+                     " is not supported (known: default, linear, llama3, yarn, longrope)");
 }
 
 /// The training length that a scaling is measured against: in the section, beside it, or the model's own limit.
@@ -96,7 +98,9 @@ void ReadLongRope(ConfigFields& section, const RopeDefaults& defaults, RopeConfi
 json::Value Stated(const json::Value& section) {
   json::Object stated;
   for (const auto& [name, value] : section.as_object()) {
-    if (name == "type" || name == "rope_type" || name == "rope_theta" || name == "partial_rotary_factor" || value.is_null()) continue;
+    if (name == "type" || name == "rope_type" || name == "rope_theta" || name == "partial_rotary_factor" ||
+        value.is_null())
+      continue;
     if (value.is_array()) {
       stated.emplace_back(name + "_count", static_cast<std::int64_t>(value.as_array().size()));
     } else {
@@ -128,7 +132,8 @@ void ReadScaling(ConfigFields& fields, const json::Value& object, const RopeDefa
 
 double ReadTheta(ConfigFields& fields, const json::Value* section, const RopeDefaults& defaults) {
   const json::Value* theta = section == nullptr ? nullptr : section->Find("rope_theta");
-  if (theta == nullptr || theta->is_null()) return fields.NumberOr(defaults.theta_field, 1.0, kMaxTheta, defaults.theta);
+  if (theta == nullptr || theta->is_null())
+    return fields.NumberOr(defaults.theta_field, 1.0, kMaxTheta, defaults.theta);
   if (theta->is_number() && theta->as_double() >= 1.0 && theta->as_double() <= kMaxTheta) return theta->as_double();
   fields.FailInput("rope_theta must be a number between 1 and 1e12");
   return defaults.theta;

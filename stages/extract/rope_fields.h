@@ -13,18 +13,18 @@ namespace draftmill {
 /// What a family's class says where config.json is silent, and what its fields mean.
 struct RopeDefaults {
   double theta = 10000.0;
-  std::int64_t max_positions = 0;      ///< of the model: gives factors that the file leaves to it
-  bool partial = false;                ///< partial_rotary_factor counts; elsewhere one that is not 1 is refused
+  std::int64_t max_positions = 0;  ///< of the model: gives factors that the file leaves to it
+  bool partial = false;            ///< partial_rotary_factor counts; elsewhere one that is not 1 is refused
   const char* theta_field = "rope_theta";
-  const char* layer_type = nullptr;    ///< key of this rotation where rope_parameters are given by layer type
-  bool scaled = true;                  ///< false: rope_scaling is not meant for this rotation
+  const char* layer_type = nullptr;  ///< key of this rotation where rope_parameters are given by layer type
+  bool scaled = true;                ///< false: rope_scaling is not meant for this rotation
 };
 
 /// What was read.
 struct RopeFields {
   RopeConfig rope;
-  json::Value stated;                  ///< object: the scaling's parameters as the file states them, lists as counts
-  double mscale_all_dim = 0;           ///< yarn; 0 where absent
+  json::Value stated;         ///< object: the scaling's parameters as the file states them, lists as counts
+  double mscale_all_dim = 0;  ///< yarn; 0 where absent
 };
 
 /// Reads the rotation of heads of `head_dim`. Failures go into `fields`.

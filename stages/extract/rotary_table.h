@@ -39,7 +39,7 @@ class RotaryTable {
   std::vector<float> long_frequencies_;
   float factor_;
   bool rounds_;
-  std::int64_t short_rows_;   ///< longrope: rows of sequences that are not long; they stand before the others
+  std::int64_t short_rows_;  ///< longrope: rows of sequences that are not long; they stand before the others
   std::int64_t rows_ = 0;
   std::vector<float> cosines_;
   std::vector<float> sines_;

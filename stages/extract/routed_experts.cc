@@ -13,12 +13,9 @@ namespace {
 
 RouterKind RouterKindOf(RouterScoring scoring) {
   switch (scoring) {
-    case RouterScoring::kSoftmax:
-      return RouterKind::kSoftmax;
-    case RouterScoring::kSoftmaxChosen:
-      return RouterKind::kSoftmaxChosen;
-    case RouterScoring::kSigmoidBiased:
-      return RouterKind::kSigmoidBiased;
+    case RouterScoring::kSoftmax: return RouterKind::kSoftmax;
+    case RouterScoring::kSoftmaxChosen: return RouterKind::kSoftmaxChosen;
+    case RouterScoring::kSigmoidBiased: return RouterKind::kSigmoidBiased;
   }
   return RouterKind::kSoftmax;
 }

@@ -41,11 +41,11 @@ class StateAllocatorOf {
 
   T* allocate(std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
-    return static_cast<T*>(lender_ ? lender_->Take(bytes) : ::operator new(bytes, std::align_val_t{64}));
+    return static_cast<T*>(lender_ ? lender_->Take(bytes) : ::operator new (bytes, std::align_val_t{64}));
   }
   void deallocate(T* memory, std::size_t /*count*/) {
     if (lender_) return lender_->GiveBack(memory);
-    ::operator delete(memory, std::align_val_t{64});
+    ::operator delete (memory, std::align_val_t{64});
   }
   /// A new element without a value is left as the memory is: it is about to be overwritten.
   template <typename U>

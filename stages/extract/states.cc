@@ -173,7 +173,8 @@ Status CheckOutputPath(const StatesRequest& request) {
   if (output->is_folder) return InvalidConfig(request.output_path + " is a folder; name the file to write");
   std::error_code ignored;
   if (!std::filesystem::equivalent(request.input_path, request.output_path, ignored)) return OkStatus();
-  return InvalidConfig("the states would replace their own rows, " + request.input_path + "; name another file to write");
+  return InvalidConfig("the states would replace their own rows, " + request.input_path +
+                       "; name another file to write");
 }
 
 }  // namespace

@@ -20,16 +20,16 @@ struct StatesRequest {
   ExtractOptions options;
   std::string input_path;
   std::string output_path;
-  std::int64_t batch_tokens = 0;   ///< 0 for auto
-  std::int64_t block_tokens = 0;   ///< 0 for auto
+  std::int64_t batch_tokens = 0;  ///< 0 for auto
+  std::int64_t block_tokens = 0;  ///< 0 for auto
 };
 
 struct StatesReport {
   std::int64_t rows = 0;
   std::int64_t tokens = 0;
-  std::int64_t quarantined = 0;    ///< rows whose states were NaN or infinite; stored as zeros
-  double load_seconds = 0;         ///< until the model stood ready
-  double extract_seconds = 0;      ///< computing and writing
+  std::int64_t quarantined = 0;  ///< rows whose states were NaN or infinite; stored as zeros
+  double load_seconds = 0;       ///< until the model stood ready
+  double extract_seconds = 0;    ///< computing and writing
   std::string numerics_environment;
   std::string weights_digest;
 };
@@ -37,6 +37,7 @@ struct StatesReport {
 /// Computes and writes. The output appears whole or not at all.
 Result<StatesReport> ComputeStates(const StatesRequest& request, const std::function<bool()>& should_stop);
 /// The same with an extractor that stands ready; of the request's options only the dtype and the memory matter.
-Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor, const std::function<bool()>& should_stop);
+Result<StatesReport> ComputeStates(const StatesRequest& request, Extractor& extractor,
+                                   const std::function<bool()>& should_stop);
 
 }  // namespace draftmill

@@ -49,8 +49,10 @@ class TestCheckpoint {
       for (const std::int64_t extent : tensor.shape) shape.emplace_back(extent);
       const auto begin = static_cast<std::int64_t>(data.size());
       const char* const dtype = AppendTensor(config, tensor, name, change, random, data);
-      header.emplace_back(name, json::Object{{"dtype", dtype}, {"shape", shape},
-                                             {"data_offsets", json::Array{begin, static_cast<std::int64_t>(data.size())}}});
+      header.emplace_back(name,
+                          json::Object{{"dtype", dtype},
+                                       {"shape", shape},
+                                       {"data_offsets", json::Array{begin, static_cast<std::int64_t>(data.size())}}});
     }
     const std::string text = json::Write(json::Value(header));
     std::ofstream file(folder_ + "/model.safetensors", std::ios::binary);
@@ -81,10 +83,12 @@ class TestCheckpoint {
         for (std::size_t i = 0; i < Count(tensor); ++i) data += static_cast<char>(118 + random() % 6);
         return "U8";
       case TensorRole::kFp8Scales:
-        for (std::size_t i = 0; i < Count(tensor); ++i) AppendFloat(0.001F * static_cast<float>(1 + random() % 9), data);
+        for (std::size_t i = 0; i < Count(tensor); ++i)
+          AppendFloat(0.001F * static_cast<float>(1 + random() % 9), data);
         return "F32";
       case TensorRole::kInt4Scales:
-        for (std::size_t i = 0; i < Count(tensor); ++i) AppendBf16(ToBf16(0.01F * static_cast<float>(1 + random() % 9)), data);
+        for (std::size_t i = 0; i < Count(tensor); ++i)
+          AppendBf16(ToBf16(0.01F * static_cast<float>(1 + random() % 9)), data);
         return "BF16";
     }
     std::normal_distribution<float> normal(0.0F, 0.1F);
@@ -121,7 +125,8 @@ class TestCheckpoint {
     for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
       for (const LayerTensor& of_layer : LayerTensors(config, layer)) {
         if ("layers." + std::to_string(layer) + "." + of_layer.name != plain) continue;
-        for (const std::int64_t extent : of_layer.shape) data.append(reinterpret_cast<const char*>(&extent), sizeof extent);
+        for (const std::int64_t extent : of_layer.shape)
+          data.append(reinterpret_cast<const char*>(&extent), sizeof extent);
       }
     }
   }

@@ -24,7 +24,8 @@ constexpr std::int64_t kSector = 4096;
 std::int64_t ReadFully(int descriptor, std::span<std::byte> bytes, std::int64_t offset) {
   std::int64_t done = 0;
   while (done < static_cast<std::int64_t>(bytes.size())) {
-    const ssize_t got = pread(descriptor, bytes.data() + done, bytes.size() - static_cast<std::size_t>(done), offset + done);
+    const ssize_t got =
+        pread(descriptor, bytes.data() + done, bytes.size() - static_cast<std::size_t>(done), offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return -1;
     if (got == 0) break;
@@ -74,7 +75,7 @@ Status WeightFiles::OpenFile(const std::string& path, std::int64_t size_bytes) {
   files_.push_back({path, open(path.c_str(), O_RDONLY | O_CLOEXEC), -1});
   File& file = files_.back();
   if (file.buffered < 0) return ErrnoStatus(errno, path + ": opening it for reading");
-  struct stat facts{};
+  struct stat facts {};
   if (fstat(file.buffered, &facts) != 0) return ErrnoStatus(errno, path + ": asking for its size");
   if (facts.st_size != size_bytes) return InvalidInput(path + ": its size changed after its header was read");
   file.direct = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);  // -1 where the file system has none
@@ -96,7 +97,8 @@ Status WeightFiles::ReadTensors(std::span<const TensorRead> reads, std::vector<H
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
     const TensorPlace& left = *a.read->place;
     const TensorPlace& right = *b.read->place;
-    return std::pair(left.file, left.info.offset + a.first_byte) < std::pair(right.file, right.info.offset + b.first_byte);
+    return std::pair(left.file, left.info.offset + a.first_byte) <
+           std::pair(right.file, right.info.offset + b.first_byte);
   });
   const std::size_t count = std::min<std::size_t>(kReadersAtOnce, pieces.size());
   if (buffers_.size() < count) buffers_.resize(count);
@@ -114,8 +116,8 @@ Status WeightFiles::ReadTensors(std::span<const TensorRead> reads, std::vector<H
   return OkStatus();
 }
 
-void WeightFiles::ReadPieces(std::span<const Piece> pieces, std::atomic<std::size_t>& next, std::vector<Status>& statuses,
-                             AlignedBuffer<std::byte>& buffer) {
+void WeightFiles::ReadPieces(std::span<const Piece> pieces, std::atomic<std::size_t>& next,
+                             std::vector<Status>& statuses, AlignedBuffer<std::byte>& buffer) {
   for (std::size_t i = next++; i < pieces.size(); i = next++) {
     const Piece& piece = pieces[i];
     try {
@@ -127,7 +129,8 @@ void WeightFiles::ReadPieces(std::span<const Piece> pieces, std::atomic<std::siz
       *piece.digest = hash.Digest128();
       if (piece.read->deliver) statuses[i] = piece.read->deliver(piece.first_byte, *bytes);
     } catch (const std::bad_alloc&) {
-      statuses[i] = OutOfMemory("the operating system gave no memory for reading weights; lower limits.memory or free memory");
+      statuses[i] =
+          OutOfMemory("the operating system gave no memory for reading weights; lower limits.memory or free memory");
     }
   }
 }
@@ -155,10 +158,14 @@ Result<std::span<const std::byte>> WeightFiles::ReadPiece(const Piece& piece, Al
 Status WeightFiles::ReadBytes(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const {
   const File& source = files_[static_cast<std::size_t>(file)];
   for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t got = pread(source.buffered, bytes.data() + done, bytes.size() - done, offset + static_cast<std::int64_t>(done));
+    const ssize_t got =
+        pread(source.buffered, bytes.data() + done, bytes.size() - done, offset + static_cast<std::int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, source.path + ": reading weights");
-    if (got == 0) return InvalidInput(source.path + ": ends before byte " + std::to_string(offset + static_cast<std::int64_t>(bytes.size())) + "; the file was cut short");
+    if (got == 0)
+      return InvalidInput(source.path + ": ends before byte " +
+                          std::to_string(offset + static_cast<std::int64_t>(bytes.size())) +
+                          "; the file was cut short");
     done += static_cast<std::size_t>(got);
   }
   return OkStatus();

@@ -1,5 +1,6 @@
 // Loading a checkpoint of 2 GB from a cold disk beside a plain reader of the same file: `share_of_plain` must be 0.9 or more.
 // And the expansion of quantised values, by one thread.
+#include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,8 +10,6 @@
 #include <fstream>
 #include <random>
 #include <vector>
-
-#include <benchmark/benchmark.h>
 
 #include "stages/extract/quantised_values.h"
 #include "stages/extract/test_checkpoint.h"

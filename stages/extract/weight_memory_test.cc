@@ -1,9 +1,9 @@
 // What weights take of the machine's memory, as the system counts it.
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <fstream>
 #include <string>
-
-#include <gtest/gtest.h>
 
 #include "stages/extract/test_checkpoint.h"
 #include "stages/extract/weight_store.h"

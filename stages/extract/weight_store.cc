@@ -77,7 +77,8 @@ class ResidentStore : public StoreBase<W> {
     std::vector<Hash128> parts(static_cast<std::size_t>(config.num_layers + 2));
     DRAFTMILL_ASSIGN_OR_RETURN(parts.front(), this->reader_.ReadMatrix(kEmbedding, embedding_.data()));
     for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
-      DRAFTMILL_ASSIGN_OR_RETURN(parts[static_cast<std::size_t>(layer + 1)], this->reader_.Read(layer, layers_.emplace_back()));
+      DRAFTMILL_ASSIGN_OR_RETURN(parts[static_cast<std::size_t>(layer + 1)],
+                                 this->reader_.Read(layer, layers_.emplace_back()));
     }
     DRAFTMILL_ASSIGN_OR_RETURN(parts.back(), this->reader_.ReadVector(kFinalNorm, this->final_norm_.data()));
     this->SetDigest(parts);
@@ -157,7 +158,8 @@ class StreamedStore : public StoreBase<W> {
 
   Status EmbeddingRows(std::span<const std::int32_t> ids, W* rows) override {
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      DRAFTMILL_RETURN_IF_ERROR(this->StoredRows(kEmbedding, ids[i], 1, rows + static_cast<std::int64_t>(i) * this->hidden()));
+      DRAFTMILL_RETURN_IF_ERROR(
+          this->StoredRows(kEmbedding, ids[i], 1, rows + static_cast<std::int64_t>(i) * this->hidden()));
     }
     return OkStatus();
   }
@@ -165,7 +167,7 @@ class StreamedStore : public StoreBase<W> {
  private:
   struct Slot {
     LayerBlock<W> block;
-    std::int64_t layer = -1;   ///< -1: empty, or being read
+    std::int64_t layer = -1;  ///< -1: empty, or being read
     bool held = false;
   };
 
@@ -183,7 +185,8 @@ class StreamedStore : public StoreBase<W> {
   std::int64_t Next(std::int64_t layer) const { return (layer + 1) % this->model_.config.num_layers; }
 
   Slot* FindLayer(std::int64_t layer) {
-    const auto found = std::find_if(slots_.begin(), slots_.end(), [layer](const Slot& slot) { return slot.layer == layer; });
+    const auto found =
+        std::find_if(slots_.begin(), slots_.end(), [layer](const Slot& slot) { return slot.layer == layer; });
     return found == slots_.end() ? nullptr : &*found;
   }
 
@@ -191,7 +194,9 @@ class StreamedStore : public StoreBase<W> {
   Slot* FreeSlot() {
     Slot* best = nullptr;
     const std::int64_t layers = this->model_.config.num_layers;
-    const auto distance = [&](const Slot& slot) { return slot.layer < 0 ? layers : (slot.layer - newest_ - 1 + layers) % layers; };
+    const auto distance = [&](const Slot& slot) {
+      return slot.layer < 0 ? layers : (slot.layer - newest_ - 1 + layers) % layers;
+    };
     for (Slot& slot : slots_) {
       if (!slot.held && (best == nullptr || distance(slot) > distance(*best))) best = &slot;
     }
@@ -223,11 +228,13 @@ class StreamedStore : public StoreBase<W> {
     try {
       DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, this->reader_.Read(layer, block));
       if (digest == digests_[static_cast<std::size_t>(layer + 1)]) return OkStatus();
-      return InvalidInput(this->model_.index.model_folder + ": the weights of layer " + std::to_string(layer) +
-                          " changed since they were read first. What is published is safe; put the right files back and run again");
+      return InvalidInput(
+          this->model_.index.model_folder + ": the weights of layer " + std::to_string(layer) +
+          " changed since they were read first. What is published is safe; put the right files back and run again");
     } catch (const std::bad_alloc&) {
-      return OutOfMemory("the operating system gave no memory for the weights of layer " + std::to_string(layer) +
-                         "; lower extract.block_tokens, or free memory. What is published is safe; run again to continue");
+      return OutOfMemory(
+          "the operating system gave no memory for the weights of layer " + std::to_string(layer) +
+          "; lower extract.block_tokens, or free memory. What is published is safe; run again to continue");
     }
   }
 
@@ -242,7 +249,8 @@ class StreamedStore : public StoreBase<W> {
 }  // namespace
 
 template <typename W>
-Result<std::unique_ptr<WeightStore<W>>> WeightStore<W>::Open(const ModelFolder& model, const WeightStoreOptions& options) {
+Result<std::unique_ptr<WeightStore<W>>> WeightStore<W>::Open(const ModelFolder& model,
+                                                             const WeightStoreOptions& options) {
   DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<WeightFiles> files, WeightFiles::Open(model.index));
   if (options.policy == WeightPolicy::kResident) {
     auto store = std::make_unique<ResidentStore<W>>(model, std::move(files));

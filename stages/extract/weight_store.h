@@ -33,9 +33,9 @@ namespace draftmill {
 template <typename W>
 struct LayerView {
   const LayerLayout* layout = nullptr;
-  const float* vectors = nullptr;      ///< norms, biases, sinks; begins at a page
-  const W* matrices = nullptr;         ///< begins at a page
-  const std::byte* packed = nullptr;   ///< experts of a quantised checkpoint (expert_weights.h); begins at a page
+  const float* vectors = nullptr;     ///< norms, biases, sinks; begins at a page
+  const W* matrices = nullptr;        ///< begins at a page
+  const std::byte* packed = nullptr;  ///< experts of a quantised checkpoint (expert_weights.h); begins at a page
 };
 
 template <typename W>

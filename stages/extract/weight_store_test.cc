@@ -1,6 +1,9 @@
 // Weights against a second reading of the same file that shares no code with the first.
 #include "stages/extract/weight_store.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,9 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/test_data.h"
 #include "formats/safetensors.h"
@@ -63,12 +63,14 @@ float NaiveE4m3(int bits) {
   const int exponent = bits >> 3 & 15;
   const int mantissa = bits & 7;
   if (exponent == 15 && mantissa == 7) return std::nanf("");
-  const double magnitude = exponent == 0 ? mantissa / 8.0 * std::pow(2.0, -6) : (1 + mantissa / 8.0) * std::pow(2.0, exponent - 7);
+  const double magnitude =
+      exponent == 0 ? mantissa / 8.0 * std::pow(2.0, -6) : (1 + mantissa / 8.0) * std::pow(2.0, exponent - 7);
   return static_cast<float>((bits & 128) != 0 ? -magnitude : magnitude);
 }
 
 /// Element [row, column] of a matrix named without ".weight", whatever its form; blocks and groups as in test_models.h.
-float StoredValue(const StoredFile& file, const std::string& module, std::int64_t row, std::int64_t column, std::int64_t columns) {
+float StoredValue(const StoredFile& file, const std::string& module, std::int64_t row, std::int64_t column,
+                  std::int64_t columns) {
   if (file.Has(module + ".weight_scale_inv")) {
     const float scale = file.Float(module + ".weight_scale_inv", row / 24 * ((columns + 19) / 20) + column / 20);
     return RoundToBf16(NaiveE4m3(file.Byte(module + ".weight", row * columns + column)) * scale);
@@ -78,7 +80,8 @@ float StoredValue(const StoredFile& file, const std::string& module, std::int64_
     std::uint32_t bits = 0;
     for (int b = 3; b >= 0; --b) bits = bits << 8 | file.Byte(module + ".weight_packed", 4 * word + b);
     const int nibble = static_cast<int>(bits >> (4 * (column % 8)) & 15U);
-    return RoundToBf16(static_cast<float>(nibble - 8) * file.Float(module + ".weight_scale", row * ((columns + 31) / 32) + column / 32));
+    return RoundToBf16(static_cast<float>(nibble - 8) *
+                       file.Float(module + ".weight_scale", row * ((columns + 31) / 32) + column / 32));
   }
   return file.Float(module + ".weight", row * columns + column);
 }
@@ -103,7 +106,8 @@ OpenedModel OpenModel(const json::Value& config, WeightStoreOptions options = {}
 }
 
 /// Rows `first` .. of a part must be those of the file's matrix.
-void ExpectMatrix(const StoredFile& file, const std::string& module, const Bf16* part, std::int64_t rows, std::int64_t columns) {
+void ExpectMatrix(const StoredFile& file, const std::string& module, const Bf16* part, std::int64_t rows,
+                  std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
       ASSERT_EQ(ToFloat(part[row * columns + column]), StoredValue(file, module, row, column, columns))
@@ -113,7 +117,8 @@ void ExpectMatrix(const StoredFile& file, const std::string& module, const Bf16*
 }
 
 /// Every expert of a layer with one tensor per expert and matrix.
-void ExpectExperts(const StoredFile& file, const std::string& prefix, const ModelConfig& config, const LayerView<Bf16>& view) {
+void ExpectExperts(const StoredFile& file, const std::string& prefix, const ModelConfig& config,
+                   const LayerView<Bf16>& view) {
   std::vector<Bf16> scratch(static_cast<std::size_t>(ExpertScratchElements(*view.layout)));
   const std::int64_t width = config.experts->expert_intermediate;
   for (std::int64_t e = 0; e < config.experts->experts; ++e) {
@@ -154,9 +159,11 @@ TEST(WeightStore, GptOssGateAndUpAreSortedOutOfPairs) {
     const ExpertView<Bf16> expert = ExpertOf<Bf16>(view, e, nullptr);
     for (std::int64_t row = 0; row < 64; ++row) {
       const std::int64_t stored = row < 32 ? 2 * row : 2 * (row - 32) + 1;
-      EXPECT_EQ(view.vectors[view.layout->experts_gate_up_bias + e * 64 + row], file.Float(prefix + "gate_up_proj_bias", e * 64 + stored));
+      EXPECT_EQ(view.vectors[view.layout->experts_gate_up_bias + e * 64 + row],
+                file.Float(prefix + "gate_up_proj_bias", e * 64 + stored));
       for (std::int64_t in = 0; in < 64; ++in) {
-        ASSERT_EQ(ToFloat(expert.gate_up[row * 64 + in]), file.Float(prefix + "gate_up_proj", (e * 64 + in) * 64 + stored));
+        ASSERT_EQ(ToFloat(expert.gate_up[row * 64 + in]),
+                  file.Float(prefix + "gate_up_proj", (e * 64 + in) * 64 + stored));
       }
     }
     for (std::int64_t row = 0; row < 64; ++row) {
@@ -182,7 +189,9 @@ TEST(WeightStore, MxfpNibblesLowFirstAndRowsOutOfPairs) {
       for (std::int64_t in = 0; in < 64; ++in) {
         const int byte = file.Byte(name + "_blocks", stored * 32 + in / 2);
         const int nibble = in % 2 == 0 ? byte & 15 : byte >> 4;
-        const float magnitude = values[nibble & 7] * std::pow(2.0F, static_cast<float>(file.Byte(name + "_scales", stored * 2 + in / 32) - 127));
+        const float magnitude =
+            values[nibble & 7] *
+            std::pow(2.0F, static_cast<float>(file.Byte(name + "_scales", stored * 2 + in / 32) - 127));
         ASSERT_EQ(ToFloat(expert.gate_up[row * 64 + in]), (nibble & 8) != 0 ? -magnitude : magnitude);
       }
     }
@@ -198,7 +207,8 @@ TEST(WeightStore, BlockFp8IsExpandedAndExpertsStayPacked) {
   const LayerView<Bf16> view = model.store->Acquire(1).value();
   EXPECT_EQ(view.layout->experts_gate_up, -1);
   ExpectExperts(file, "model.layers.1.", model.folder.config, view);
-  ExpectMatrix(file, "model.layers.1.mlp.shared_experts.up_proj", view.matrices + view.layout->shared_gate_up + 64 * 64, 64, 64);
+  ExpectMatrix(file, "model.layers.1.mlp.shared_experts.up_proj", view.matrices + view.layout->shared_gate_up + 64 * 64,
+               64, 64);
 }
 
 TEST(WeightStore, Int4OfExpertsAndOfDenseMatrices) {
@@ -274,8 +284,9 @@ TEST(WeightStore, StreamedGivesTheSameBytes) {
             if (tensor.stays_packed) continue;
             const std::int64_t first = layout.*tensor.part + tensor.first;
             const auto count = static_cast<std::size_t>(tensor.elements());
-            const bool same = tensor.is_matrix ? std::memcmp(view->matrices + first, expected.matrices + first, 2 * count) == 0
-                                               : std::memcmp(view->vectors + first, expected.vectors + first, 4 * count) == 0;
+            const bool same = tensor.is_matrix
+                                  ? std::memcmp(view->matrices + first, expected.matrices + first, 2 * count) == 0
+                                  : std::memcmp(view->vectors + first, expected.vectors + first, 4 * count) == 0;
             EXPECT_TRUE(same) << tensor.name;
           }
           if (layer > 0) (*streamed)->Release(layer - 1);
@@ -392,7 +403,9 @@ TEST(QuantisedValues, StretchesOfAnyLengthGiveTheSameValues) {
       {ScaleType::kBfloat16, reinterpret_cast<const std::byte*>(narrow.data())},
       {ScaleType::kFloat16, reinterpret_cast<const std::byte*>(halves.data())},
       {ScaleType::kFloat32, reinterpret_cast<const std::byte*>(wide.data())}};
-  const auto same = [](Bf16 a, Bf16 b) { return a.bits == b.bits || (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b))); };
+  const auto same = [](Bf16 a, Bf16 b) {
+    return a.bits == b.bits || (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b)));
+  };
   for (std::int64_t column = 0; column < 70; column += 2) {
     for (const std::int64_t count : {1, 2, 31, 32, 33, 64, 130, 200}) {
       std::vector<Bf16> row(static_cast<std::size_t>(count));
@@ -511,7 +524,8 @@ RoutedCase RouteCase(const StoredFile& file, const json::Value& right, bool bias
     bias[static_cast<std::size_t>(e)] = bias_in_bf16 ? RoundToBf16(stored) : stored;
     for (std::int64_t r = 0; r < kRows; ++r) {
       float& logit = logits[static_cast<std::size_t>(r * kExperts + e)];
-      for (std::int64_t i = 0; i < kHidden; ++i) logit += file.Float("x", r * kHidden + i) * file.Float("mlp.gate.weight", e * kHidden + i);
+      for (std::int64_t i = 0; i < kHidden; ++i)
+        logit += file.Float("x", r * kHidden + i) * file.Float("mlp.gate.weight", e * kHidden + i);
     }
   }
   const std::int64_t top_k = right.Find("top_k")->as_integer();
@@ -519,9 +533,18 @@ RoutedCase RouteCase(const StoredFile& file, const json::Value& right, bool bias
   routed.chosen.resize(static_cast<std::size_t>(kRows * top_k));
   routed.weights.resize(static_cast<std::size_t>(kRows * top_k));
   std::vector<float> scratch(2 * kExperts);
-  ExpertKernelsFor<float>(DetectInstructionSet()).route({.logits = logits.data(), .bias = bias.data(), .scratch = scratch.data(),
-      .chosen = routed.chosen.data(), .weights = routed.weights.data(), .rows = kRows, .experts = kExperts, .top_k = top_k,
-      .kind = RouterKind::kSigmoidBiased, .renormalise = true, .scaling = static_cast<float>(right.Find("scaling")->as_double())});
+  ExpertKernelsFor<float>(DetectInstructionSet())
+      .route({.logits = logits.data(),
+              .bias = bias.data(),
+              .scratch = scratch.data(),
+              .chosen = routed.chosen.data(),
+              .weights = routed.weights.data(),
+              .rows = kRows,
+              .experts = kExperts,
+              .top_k = top_k,
+              .kind = RouterKind::kSigmoidBiased,
+              .renormalise = true,
+              .scaling = static_cast<float>(right.Find("scaling")->as_double())});
   return routed;
 }
 
@@ -547,8 +570,10 @@ TEST(Router, FieldCaseCorrectionBiasInFloat32) {
     const auto& order = right.Find("chosen")->as_array()[r].as_array();
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto begin = routed.chosen.begin() + static_cast<std::ptrdiff_t>(r * order.size());
-      const auto at = std::find(begin, begin + static_cast<std::ptrdiff_t>(order.size()), static_cast<std::int32_t>(order[k].as_integer()));
-      EXPECT_NEAR(routed.weights[static_cast<std::size_t>(at - routed.chosen.begin())], weights[r].as_array()[k].as_double(), 1e-6);
+      const auto at = std::find(begin, begin + static_cast<std::ptrdiff_t>(order.size()),
+                                static_cast<std::int32_t>(order[k].as_integer()));
+      EXPECT_NEAR(routed.weights[static_cast<std::size_t>(at - routed.chosen.begin())],
+                  weights[r].as_array()[k].as_double(), 1e-6);
     }
   }
   EXPECT_EQ(RouteCase(file, right, true).chosen, ChosenOf(*right.Find("chosen_if_bias_were_bf16")));

@@ -78,7 +78,8 @@ Result<WeightMap> ReadWeightMap(const std::string& path) {
     if (!member.second.is_string()) return InvalidInput(path + ": weight_map." + member.first + " must be a file name");
     const std::string& file = member.second.as_string();
     if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
-      return InvalidInput(path + ": weight_map." + member.first + " must name a file of the same folder, not \"" + file + "\"");
+      return InvalidInput(path + ": weight_map." + member.first + " must name a file of the same folder, not \"" +
+                          file + "\"");
     }
     weights.emplace(member.first, file);
   }
@@ -107,8 +108,8 @@ Status AddFile(FileHeader read, const WeightMap* weight_map, WeightsIndex& index
     if (weight_map != nullptr) {
       const auto named = weight_map->find(tensor.name);
       if (named != weight_map->end() && named->second != read.file.name) {
-        index.notes.push_back(read.file.name + " holds a second copy of " + tensor.name + "; the index takes the one in " +
-                              named->second);
+        index.notes.push_back(read.file.name + " holds a second copy of " + tensor.name +
+                              "; the index takes the one in " + named->second);
         continue;
       }
     }
@@ -125,7 +126,8 @@ Status AddFile(FileHeader read, const WeightMap* weight_map, WeightsIndex& index
 Result<WeightsIndex> OpenSharded(const std::string& model_folder, const std::string& index_path) {
   DRAFTMILL_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadWeightMap(index_path));
   const std::set<std::string> names = FilesOf(weight_map);
-  if (names.size() > kMaxFiles) return InvalidInput(index_path + ": names more than " + std::to_string(kMaxFiles) + " files");
+  if (names.size() > kMaxFiles)
+    return InvalidInput(index_path + ": names more than " + std::to_string(kMaxFiles) + " files");
   WeightsIndex index;
   index.model_folder = model_folder;
   for (const std::string& name : names) {
@@ -134,7 +136,8 @@ Result<WeightsIndex> OpenSharded(const std::string& model_folder, const std::str
     DRAFTMILL_RETURN_IF_ERROR(AddFile(std::move(read).value(), &weight_map, index));
   }
   for (const auto& [tensor, file] : weight_map) {
-    if (!index.tensors.contains(tensor)) return InvalidInput(index_path + ": says that " + file + " holds " + tensor + ", but it does not");
+    if (!index.tensors.contains(tensor))
+      return InvalidInput(index_path + ": says that " + file + " holds " + tensor + ", but it does not");
   }
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::string> beside, FilesBeside(model_folder, names));
   for (const std::string& name : beside) index.notes.push_back(name + " lies beside the indexed files and is ignored");
@@ -211,9 +214,11 @@ struct Mismatches {
     if (missing.empty() && surplus.empty() && misshapen.empty()) return OkStatus();
     std::string message = model_folder + ": the weights are not those of the model that config.json describes";
     if (!missing.empty()) message += "\nmissing (" + std::to_string(missing.size()) + "):" + ListNames(missing);
-    if (!misshapen.empty()) message += "\nof another shape or type (" + std::to_string(misshapen.size()) + "):" + ListNames(misshapen);
+    if (!misshapen.empty())
+      message += "\nof another shape or type (" + std::to_string(misshapen.size()) + "):" + ListNames(misshapen);
     if (!surplus.empty()) message += "\nsurplus (" + std::to_string(surplus.size()) + "):" + ListNames(surplus);
-    return InvalidInput(message + "\nNothing was loaded. Check that config.json and the safetensors files belong together.");
+    return InvalidInput(message +
+                        "\nNothing was loaded. Check that config.json and the safetensors files belong together.");
   }
 };
 
@@ -231,7 +236,8 @@ Result<WeightsIndex> OpenWeightsIndex(const std::string& model_folder) {
   DRAFTMILL_ASSIGN_OR_RETURN(FileHeader read, ReadFileHeader(model_folder, kSingleName));
   DRAFTMILL_RETURN_IF_ERROR(AddFile(std::move(read), nullptr, index));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<std::string> beside, FilesBeside(model_folder, {kSingleName}));
-  for (const std::string& name : beside) index.notes.push_back(name + " lies beside " + kSingleName + " and is ignored");
+  for (const std::string& name : beside)
+    index.notes.push_back(name + " lies beside " + kSingleName + " and is ignored");
   return index;
 }
 
@@ -278,8 +284,8 @@ Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelCon
     const safetensors::TensorInfo& info = found->second.info;
     const bool fits = info.shape == expected.shape && HasTypeOf(expected.role, info.dtype);
     if (mode == MatchMode::kWhole && !fits) {
-      mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) + ", needed: " +
-                                     TypeNames(expected.role) + " " + ShapeText(expected.shape));
+      mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) +
+                                     ", needed: " + TypeNames(expected.role) + " " + ShapeText(expected.shape));
       continue;
     }
     if (mode == MatchMode::kWhole && expected.role == TensorRole::kInt4Scales) {
@@ -287,8 +293,9 @@ Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelCon
       if (first_scale == nullptr) matched.scale_type_ = type;
       if (first_scale == nullptr) first_scale = &found->second.info;
       if (type != matched.scale_type_) {
-        mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) + ", needed: " +
-                                       std::string(safetensors::DtypeName(first_scale->dtype)) + " as " + first_scale->name);
+        mismatches.misshapen.push_back(stored + ": " + safetensors::DescribeTensor(info) +
+                                       ", needed: " + std::string(safetensors::DtypeName(first_scale->dtype)) + " as " +
+                                       first_scale->name);
         continue;
       }
     }

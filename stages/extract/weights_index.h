@@ -24,21 +24,21 @@ namespace draftmill {
 
 /// Where a tensor's bytes stand.
 struct TensorPlace {
-  std::int32_t file = 0;               ///< index into WeightsIndex::files
-  safetensors::TensorInfo info;        ///< name as stored, type, shape, offset in the file, bytes
+  std::int32_t file = 0;         ///< index into WeightsIndex::files
+  safetensors::TensorInfo info;  ///< name as stored, type, shape, offset in the file, bytes
 };
 
 /// One safetensors file of the checkpoint.
 struct WeightsFile {
-  std::string name;                    ///< in the model folder
+  std::string name;  ///< in the model folder
   std::int64_t size_bytes = 0;
-  Hash128 header_hash;                 ///< XXH3-128 of the length and the JSON of the header
+  Hash128 header_hash;  ///< XXH3-128 of the length and the JSON of the header
 };
 
 /// All tensors of a checkpoint by stored name.
 struct WeightsIndex {
   std::string model_folder;
-  std::vector<WeightsFile> files;      ///< sorted by name
+  std::vector<WeightsFile> files;  ///< sorted by name
   std::map<std::string, TensorPlace, std::less<>> tensors;
   /// What a person should know: copies of a tensor in a second file, files beside the index.
   std::vector<std::string> notes;
@@ -76,6 +76,7 @@ class CheckpointTensors {
 };
 
 /// Holds the checkpoint against what the model needs: every name, shape and element type.
-Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config, MatchMode mode = MatchMode::kWhole);
+Result<CheckpointTensors> MatchTensors(const WeightsIndex& index, const ModelConfig& config,
+                                       MatchMode mode = MatchMode::kWhole);
 
 }  // namespace draftmill

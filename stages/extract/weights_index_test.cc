@@ -1,13 +1,13 @@
 #include "stages/extract/weights_index.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "base/test_data.h"
@@ -53,8 +53,9 @@ class WeightsIndexTest : public ::testing::Test {
         bytes *= extent;
         shape.emplace_back(extent);
       }
-      header.emplace_back(tensor.name, json::Object{{"dtype", "BF16"}, {"shape", shape},
-                                                    {"data_offsets", json::Array{offset, offset + bytes}}});
+      header.emplace_back(
+          tensor.name,
+          json::Object{{"dtype", "BF16"}, {"shape", shape}, {"data_offsets", json::Array{offset, offset + bytes}}});
       offset += bytes;
     }
     const std::string text = json::Write(json::Value(header));
@@ -145,9 +146,7 @@ TEST_F(WeightsIndexTest, TheIndexDecidesBetweenTwoCopies) {
   EXPECT_EQ(index->notes.size(), 1U);
 }
 
-TEST_F(WeightsIndexTest, RefusesAFolderWithoutSafetensors) {
-  EXPECT_THAT(Refusal(), HasSubstr("model.safetensors"));
-}
+TEST_F(WeightsIndexTest, RefusesAFolderWithoutSafetensors) { EXPECT_THAT(Refusal(), HasSubstr("model.safetensors")); }
 
 TEST_F(WeightsIndexTest, FingerprintFollowsConfigAndHeadersOnly) {
   WriteTensors("model.safetensors", Tensors());
@@ -196,7 +195,9 @@ json::Value FactsOfCase(const std::string& name, ReportScope scope = ReportScope
   return facts.ok() ? *facts : json::Value(json::Object{});
 }
 
-std::string Text(const json::Value* value) { return value == nullptr ? "absent" : json::Write(*value, json::Style::kCanonical); }
+std::string Text(const json::Value* value) {
+  return value == nullptr ? "absent" : json::Write(*value, json::Style::kCanonical);
+}
 
 TEST(FieldCases, NumbersOfTheCases) {
   DRAFTMILL_TEST_DATA_OR_SKIP(folder, "field_cases/model");
@@ -235,11 +236,16 @@ TEST(FieldCases, LongRopeOfAPartlyRotatedHead) {
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.rope.rotary_dims, 12);
   EXPECT_DOUBLE_EQ(config.rope.cos_sin_factor, 1.3093073414159544);
-  const std::vector<double> expected_long = {1.0, 0.17235477520255071, 0.03094392555741853, 0.005714285714285714,
-                                             0.0010772173450159421, 0.00020629283704945678};
+  const std::vector<double> expected_long = {1.0,
+                                             0.17235477520255071,
+                                             0.03094392555741853,
+                                             0.005714285714285714,
+                                             0.0010772173450159421,
+                                             0.00020629283704945678};
   const std::vector<double> frequencies = InverseFrequencies(config.rope, true);
   ASSERT_EQ(frequencies.size(), expected_long.size());
-  for (std::size_t i = 0; i < frequencies.size(); ++i) EXPECT_NEAR(frequencies[i], expected_long[i], 1e-12 * expected_long[i]);
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    EXPECT_NEAR(frequencies[i], expected_long[i], 1e-12 * expected_long[i]);
 }
 
 }  // namespace

@@ -70,19 +70,13 @@ class RowReading {
  private:
   Status ReadMessages(RowForm form, json::Array& messages) {
     switch (form) {
-      case RowForm::kMessages:
-        return TakeList("messages", messages);
-      case RowForm::kShareGpt:
-        return ReadShareGpt(messages);
-      case RowForm::kAlpaca:
-        return ReadAlpaca(messages);
-      case RowForm::kPromptCompletion:
-        return ReadPromptCompletion(messages);
-      case RowForm::kTurns:
-        return ReadTurns(messages);
+      case RowForm::kMessages: return TakeList("messages", messages);
+      case RowForm::kShareGpt: return ReadShareGpt(messages);
+      case RowForm::kAlpaca: return ReadAlpaca(messages);
+      case RowForm::kPromptCompletion: return ReadPromptCompletion(messages);
+      case RowForm::kTurns: return ReadTurns(messages);
       case RowForm::kAuto:
-      case RowForm::kPretokenized:
-        break;
+      case RowForm::kPretokenized: break;
     }
     return Internal("a form of rows without messages");
   }
@@ -303,18 +297,12 @@ Result<json::Value> CanonicalConversation(json::Value row, RowForm form, bool no
 
 std::string_view ReasonOf(json::ParseFault fault) {
   switch (fault) {
-    case json::ParseFault::kSyntax:
-      return "broken_json";
-    case json::ParseFault::kUtf8:
-      return "broken_utf8";
-    case json::ParseFault::kLoneSurrogate:
-      return "lone_surrogate";
-    case json::ParseFault::kDuplicateKey:
-      return "duplicate_key";
-    case json::ParseFault::kTooDeep:
-      return "too_deep";
-    case json::ParseFault::kTooLong:
-      return "row_too_long";
+    case json::ParseFault::kSyntax: return "broken_json";
+    case json::ParseFault::kUtf8: return "broken_utf8";
+    case json::ParseFault::kLoneSurrogate: return "lone_surrogate";
+    case json::ParseFault::kDuplicateKey: return "duplicate_key";
+    case json::ParseFault::kTooDeep: return "too_deep";
+    case json::ParseFault::kTooLong: return "row_too_long";
   }
   return "broken_json";
 }

@@ -110,8 +110,8 @@ Result<IngestedChunkFacts> IngestedChunkText::WriteFile(FileSystem& file_system,
                              file_system.OpenForWriting(IngestedChunkPath(work_folder, chunk_), OpenMode::kCreate));
   DRAFTMILL_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span<const char>(packed))));
   DRAFTMILL_RETURN_IF_ERROR(file->Close());
-  return IngestedChunkFacts{chunk_, first_sample_, rows_, static_cast<std::int64_t>(packed.size()),
-                            HashBytes128(packed), epoch_};
+  return IngestedChunkFacts{
+      chunk_, first_sample_, rows_, static_cast<std::int64_t>(packed.size()), HashBytes128(packed), epoch_};
 }
 
 Status SyncIngestedChunks(FileSystem& file_system, const std::string& work_folder, std::int32_t chunks) {

@@ -59,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const FileLayout layout = (data[0] & 1) != 0 ? FileLayout::kLines : FileLayout::kValues;
-  draftmill::RowReader reader(std::make_unique<draftmill::FuzzStream>(text, std::size_t{1} << data[0] / 2U % 16U), layout, 1 << 12);
+  draftmill::RowReader reader(std::make_unique<draftmill::FuzzStream>(text, std::size_t{1} << data[0] / 2U % 16U),
+                              layout, 1 << 12);
   draftmill::RawRow row;
   while (true) {
     const draftmill::Result<bool> more = reader.Next(row);

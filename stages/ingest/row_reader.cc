@@ -134,15 +134,11 @@ Result<bool> RowReader::NextValue(RawRow& row) {
     }
   }
   switch (place_) {
-    case Place::kInList:
-      return NextElement(row);
-    case Place::kAfterList:
-      return RestAfterList(row);
-    case Place::kBetweenObjects:
-      return NextObject(row);
+    case Place::kInList: return NextElement(row);
+    case Place::kAfterList: return RestAfterList(row);
+    case Place::kBetweenObjects: return NextObject(row);
     case Place::kStart:
-    case Place::kEnd:
-      break;
+    case Place::kEnd: break;
   }
   return false;
 }

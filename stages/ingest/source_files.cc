@@ -1,9 +1,9 @@
 #include "stages/ingest/source_files.h"
 
-#include <filesystem>
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 

@@ -183,10 +183,8 @@ bool ChangesList(MethodId method) {
     case MethodId::kPop:
     case MethodId::kRemove:
     case MethodId::kReverse:
-    case MethodId::kSort:
-      return true;
-    default:
-      return false;
+    case MethodId::kSort: return true;
+    default: return false;
   }
 }
 
@@ -196,10 +194,8 @@ bool ChangesDict(MethodId method) {
     case MethodId::kPop:
     case MethodId::kPopitem:
     case MethodId::kSetdefault:
-    case MethodId::kUpdate:
-      return true;
-    default:
-      return false;
+    case MethodId::kUpdate: return true;
+    default: return false;
   }
 }
 

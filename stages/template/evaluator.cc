@@ -151,35 +151,17 @@ Evaluator::Flow Evaluator::Run(const Stmt& stmt) {
   if (failed()) return Flow::kStop;
   line_ = stmt.line;
   switch (stmt.kind) {
-    case StmtKind::kData:
-      WriteRun({stmt.data.text()->data, stmt.data.text()->size}, Provenance());
-      break;
-    case StmtKind::kOutput:
-      Write(Eval(*stmt.expr));
-      break;
-    case StmtKind::kIf:
-      return RunIf(stmt);
-    case StmtKind::kFor:
-      return RunFor(stmt);
-    case StmtKind::kSet:
-      AssignTarget(stmt.target, Eval(*stmt.expr));
-      break;
-    case StmtKind::kSetBlock:
-      RunSetBlock(stmt);
-      break;
-    case StmtKind::kMacro:
-      RunMacro(stmt);
-      break;
-    case StmtKind::kFilterBlock:
-      RunFilterBlock(stmt);
-      break;
-    case StmtKind::kGeneration:
-      RunGeneration(stmt);
-      break;
-    case StmtKind::kBreak:
-      return Flow::kBreak;
-    case StmtKind::kContinue:
-      return Flow::kContinue;
+    case StmtKind::kData: WriteRun({stmt.data.text()->data, stmt.data.text()->size}, Provenance()); break;
+    case StmtKind::kOutput: Write(Eval(*stmt.expr)); break;
+    case StmtKind::kIf: return RunIf(stmt);
+    case StmtKind::kFor: return RunFor(stmt);
+    case StmtKind::kSet: AssignTarget(stmt.target, Eval(*stmt.expr)); break;
+    case StmtKind::kSetBlock: RunSetBlock(stmt); break;
+    case StmtKind::kMacro: RunMacro(stmt); break;
+    case StmtKind::kFilterBlock: RunFilterBlock(stmt); break;
+    case StmtKind::kGeneration: RunGeneration(stmt); break;
+    case StmtKind::kBreak: return Flow::kBreak;
+    case StmtKind::kContinue: return Flow::kContinue;
   }
   return Flow::kNormal;
 }

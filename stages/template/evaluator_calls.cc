@@ -66,14 +66,10 @@ Value Evaluator::EvalCall(const Expr& expr) {
 
 Value Evaluator::CallValue(const Value& callee, const Arguments& arguments) {
   switch (callee.kind()) {
-    case ValueKind::kMacro:
-      return CallMacro(*callee.macro(), arguments);
-    case ValueKind::kFunction:
-      return CallFunction(callee.function(), arguments);
-    case ValueKind::kMethod:
-      return CallMethod(callee.method()->object, callee.method()->method, arguments);
-    default:
-      return FailType("cannot call", callee);
+    case ValueKind::kMacro: return CallMacro(*callee.macro(), arguments);
+    case ValueKind::kFunction: return CallFunction(callee.function(), arguments);
+    case ValueKind::kMethod: return CallMethod(callee.method()->object, callee.method()->method, arguments);
+    default: return FailType("cannot call", callee);
   }
 }
 
@@ -127,12 +123,9 @@ Value Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
 
 Value Evaluator::CallFunction(GlobalFunction function, const Arguments& arguments) {
   switch (function) {
-    case GlobalFunction::kNamespace:
-      return MakeNamespace(arguments);
-    case GlobalFunction::kDict:
-      return MakeDictFrom(arguments);
-    case GlobalFunction::kRange:
-      return Range(arguments);
+    case GlobalFunction::kNamespace: return MakeNamespace(arguments);
+    case GlobalFunction::kDict: return MakeDictFrom(arguments);
+    case GlobalFunction::kRange: return Range(arguments);
     case GlobalFunction::kRaiseException: {
       const Value* message = nullptr;
       static constexpr std::string_view kNames[] = {"message"};

@@ -45,18 +45,12 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
 
 const char* OperatorName(ExprKind kind) {
   switch (kind) {
-    case ExprKind::kAdd:
-      return "+";
-    case ExprKind::kSubtract:
-      return "-";
-    case ExprKind::kMultiply:
-      return "*";
-    case ExprKind::kDivide:
-      return "/";
-    case ExprKind::kFloorDivide:
-      return "//";
-    default:
-      return "%";
+    case ExprKind::kAdd: return "+";
+    case ExprKind::kSubtract: return "-";
+    case ExprKind::kMultiply: return "*";
+    case ExprKind::kDivide: return "/";
+    case ExprKind::kFloorDivide: return "//";
+    default: return "%";
   }
 }
 
@@ -67,40 +61,26 @@ Value Evaluator::Eval(const Expr& expr) {
   const DepthGuard depth(*this);
   if (failed()) return Value::None();
   switch (expr.kind) {
-    case ExprKind::kConstant:
-      return expr.constant;
-    case ExprKind::kText:
-      return expr.constant.WithTag(Literal());
-    case ExprKind::kName:
-      return Lookup(expr.name, &expr);
-    case ExprKind::kAttribute:
-      return EvalAttribute(expr);
-    case ExprKind::kSubscript:
-      return EvalSubscript(expr);
-    case ExprKind::kSlice:
-      return EvalSlice(expr);
-    case ExprKind::kCall:
-      return EvalCall(expr);
-    case ExprKind::kFilter:
-      return EvalFilter(expr, Eval(*expr.a));
-    case ExprKind::kTest:
-      return EvalTest(expr);
-    case ExprKind::kNot:
-      return Value::Bool(!Truth(Eval(*expr.a)));
+    case ExprKind::kConstant: return expr.constant;
+    case ExprKind::kText: return expr.constant.WithTag(Literal());
+    case ExprKind::kName: return Lookup(expr.name, &expr);
+    case ExprKind::kAttribute: return EvalAttribute(expr);
+    case ExprKind::kSubscript: return EvalSubscript(expr);
+    case ExprKind::kSlice: return EvalSlice(expr);
+    case ExprKind::kCall: return EvalCall(expr);
+    case ExprKind::kFilter: return EvalFilter(expr, Eval(*expr.a));
+    case ExprKind::kTest: return EvalTest(expr);
+    case ExprKind::kNot: return Value::Bool(!Truth(Eval(*expr.a)));
     case ExprKind::kNegate:
-    case ExprKind::kPlus:
-      return EvalUnary(expr);
+    case ExprKind::kPlus: return EvalUnary(expr);
     case ExprKind::kAdd:
     case ExprKind::kSubtract:
     case ExprKind::kMultiply:
     case ExprKind::kDivide:
     case ExprKind::kFloorDivide:
-    case ExprKind::kModulo:
-      return EvalArithmetic(expr);
-    case ExprKind::kConcat:
-      return EvalConcat(expr);
-    case ExprKind::kCompare:
-      return EvalCompare(expr);
+    case ExprKind::kModulo: return EvalArithmetic(expr);
+    case ExprKind::kConcat: return EvalConcat(expr);
+    case ExprKind::kCompare: return EvalCompare(expr);
     case ExprKind::kAnd: {
       const Value left = Eval(*expr.a);
       return Truth(left) ? Eval(*expr.b) : left;
@@ -113,10 +93,8 @@ Value Evaluator::Eval(const Expr& expr) {
       if (Truth(Eval(*expr.a))) return Eval(*expr.b);
       return expr.c != nullptr ? Eval(*expr.c) : Value::Undefined(&expr);
     case ExprKind::kList:
-    case ExprKind::kTuple:
-      return EvalList(expr);
-    case ExprKind::kDict:
-      return EvalDict(expr);
+    case ExprKind::kTuple: return EvalList(expr);
+    case ExprKind::kDict: return EvalDict(expr);
   }
   return Value::None();
 }
@@ -171,8 +149,7 @@ Value Evaluator::EvalAttribute(const Expr& expr) { return GetAttribute(Eval(*exp
 Value Evaluator::GetAttribute(const Value& object, const Expr& expr) {
   const auto method = static_cast<MethodId>(expr.function);
   switch (object.kind()) {
-    case ValueKind::kUndefined:
-      return FailUndefined(object);
+    case ValueKind::kUndefined: return FailUndefined(object);
     case ValueKind::kDict:
       if (method != MethodId::kNone && DictHasMethod(method)) return MethodValue(object, method, &expr);
       Charge(object.dict()->entries.size() * 8);
@@ -187,10 +164,8 @@ Value Evaluator::GetAttribute(const Value& object, const Expr& expr) {
       if (method == MethodId::kCycle) return MethodValue(object, method, &expr);
       return LoopAttribute(*object.loop(), expr);
     case ValueKind::kText:
-    case ValueKind::kList:
-      return MethodValue(object, method, &expr);
-    default:
-      return Value::Undefined(&expr);
+    case ValueKind::kList: return MethodValue(object, method, &expr);
+    default: return Value::Undefined(&expr);
   }
 }
 
@@ -408,15 +383,9 @@ Value Evaluator::Arithmetic(ExprKind kind, const Value& a, const Value& b) {
   std::int64_t result = 0;
   bool overflow = false;
   switch (kind) {
-    case ExprKind::kAdd:
-      overflow = __builtin_add_overflow(a.integer(), b.integer(), &result);
-      break;
-    case ExprKind::kSubtract:
-      overflow = __builtin_sub_overflow(a.integer(), b.integer(), &result);
-      break;
-    case ExprKind::kMultiply:
-      overflow = __builtin_mul_overflow(a.integer(), b.integer(), &result);
-      break;
+    case ExprKind::kAdd: overflow = __builtin_add_overflow(a.integer(), b.integer(), &result); break;
+    case ExprKind::kSubtract: overflow = __builtin_sub_overflow(a.integer(), b.integer(), &result); break;
+    case ExprKind::kMultiply: overflow = __builtin_mul_overflow(a.integer(), b.integer(), &result); break;
     default:
       if (b.integer() == -1) {  // the one division that overflows
         overflow = kind == ExprKind::kFloorDivide && __builtin_sub_overflow(std::int64_t{0}, a.integer(), &result);
@@ -455,16 +424,11 @@ bool Evaluator::CompareWith(CompareOperator op, const Value& a, const Value& b) 
   if (a.is_text()) Charge(a.text()->size / 8);
   if (a.is_list()) Charge(a.list()->items.size() * 16);
   switch (op) {
-    case CompareOperator::kEqual:
-      return Equal(arena_, a, b);
-    case CompareOperator::kNotEqual:
-      return !Equal(arena_, a, b);
-    case CompareOperator::kIn:
-      return Contains(b, a);
-    case CompareOperator::kNotIn:
-      return !Contains(b, a);
-    default:
-      break;
+    case CompareOperator::kEqual: return Equal(arena_, a, b);
+    case CompareOperator::kNotEqual: return !Equal(arena_, a, b);
+    case CompareOperator::kIn: return Contains(b, a);
+    case CompareOperator::kNotIn: return !Contains(b, a);
+    default: break;
   }
   if (a.is_undefined()) return FailUndefined(a), false;
   if (b.is_undefined()) return FailUndefined(b), false;
@@ -475,14 +439,10 @@ bool Evaluator::CompareWith(CompareOperator op, const Value& a, const Value& b) 
     return false;
   }
   switch (op) {
-    case CompareOperator::kLess:
-      return *order < 0;
-    case CompareOperator::kLessEqual:
-      return *order <= 0;
-    case CompareOperator::kGreater:
-      return *order > 0;
-    default:
-      return *order >= 0;
+    case CompareOperator::kLess: return *order < 0;
+    case CompareOperator::kLessEqual: return *order <= 0;
+    case CompareOperator::kGreater: return *order > 0;
+    default: return *order >= 0;
   }
 }
 

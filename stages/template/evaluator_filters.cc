@@ -46,20 +46,13 @@ Value Truncate(double number, Value fallback) {
 
 CompareOperator OperatorOf(TestId test) {
   switch (test) {
-    case TestId::kEq:
-      return CompareOperator::kEqual;
-    case TestId::kNe:
-      return CompareOperator::kNotEqual;
-    case TestId::kLt:
-      return CompareOperator::kLess;
-    case TestId::kLe:
-      return CompareOperator::kLessEqual;
-    case TestId::kGt:
-      return CompareOperator::kGreater;
-    case TestId::kGe:
-      return CompareOperator::kGreaterEqual;
-    default:
-      return CompareOperator::kIn;
+    case TestId::kEq: return CompareOperator::kEqual;
+    case TestId::kNe: return CompareOperator::kNotEqual;
+    case TestId::kLt: return CompareOperator::kLess;
+    case TestId::kLe: return CompareOperator::kLessEqual;
+    case TestId::kGt: return CompareOperator::kGreater;
+    case TestId::kGe: return CompareOperator::kGreaterEqual;
+    default: return CompareOperator::kIn;
   }
 }
 
@@ -70,10 +63,8 @@ bool KeepsMarkupHarmless(FilterId filter) {
     case FilterId::kString:
     case FilterId::kTojson:
     case FilterId::kLength:
-    case FilterId::kDefault:
-      return true;
-    default:
-      return false;
+    case FilterId::kDefault: return true;
+    default: return false;
   }
 }
 
@@ -94,48 +85,31 @@ Value Evaluator::ApplyFilter(FilterId filter, const Value& input, const Argument
     return Fail("the filter '" + std::string(arguments.callee) + "' on text marked safe is not supported");
   }
   switch (filter) {
-    case FilterId::kTojson:
-      return FilterTojson(input, arguments);
-    case FilterId::kDefault:
-      return FilterDefault(input, arguments);
-    case FilterId::kJoin:
-      return FilterJoin(input, arguments);
-    case FilterId::kIndent:
-      return FilterIndent(input, arguments);
-    case FilterId::kReplace:
-      return FilterReplace(input, arguments);
-    case FilterId::kMap:
-      return FilterMap(input, arguments);
+    case FilterId::kTojson: return FilterTojson(input, arguments);
+    case FilterId::kDefault: return FilterDefault(input, arguments);
+    case FilterId::kJoin: return FilterJoin(input, arguments);
+    case FilterId::kIndent: return FilterIndent(input, arguments);
+    case FilterId::kReplace: return FilterReplace(input, arguments);
+    case FilterId::kMap: return FilterMap(input, arguments);
     case FilterId::kSelect:
     case FilterId::kReject:
     case FilterId::kSelectattr:
-    case FilterId::kRejectattr:
-      return FilterSelect(filter, input, arguments);
-    case FilterId::kDictsort:
-      return FilterDictsort(input, arguments);
-    case FilterId::kSort:
-      return FilterSort(input, arguments);
-    case FilterId::kUnique:
-      return FilterUnique(input, arguments);
-    case FilterId::kInt:
-      return FilterInt(input, arguments);
-    case FilterId::kFloat:
-      return FilterFloat(input, arguments);
-    case FilterId::kTrim:
-      return FilterTrim(input, arguments);
-    default:
-      break;
+    case FilterId::kRejectattr: return FilterSelect(filter, input, arguments);
+    case FilterId::kDictsort: return FilterDictsort(input, arguments);
+    case FilterId::kSort: return FilterSort(input, arguments);
+    case FilterId::kUnique: return FilterUnique(input, arguments);
+    case FilterId::kInt: return FilterInt(input, arguments);
+    case FilterId::kFloat: return FilterFloat(input, arguments);
+    case FilterId::kTrim: return FilterTrim(input, arguments);
+    default: break;
   }
   if (!arguments.positional.empty() || !arguments.named.empty()) {
     return Fail("the filter '" + std::string(arguments.callee) + "' takes no arguments");
   }
   switch (filter) {
-    case FilterId::kLength:
-      return FilterLength(input);
-    case FilterId::kString:
-      return ToText(input);
-    case FilterId::kSafe:
-      return failed() ? Value::None() : ToText(input).WithMarkup();
+    case FilterId::kLength: return FilterLength(input);
+    case FilterId::kString: return ToText(input);
+    case FilterId::kSafe: return failed() ? Value::None() : ToText(input).WithMarkup();
     case FilterId::kUpper:
     case FilterId::kLower:
     case FilterId::kCapitalize: {
@@ -145,41 +119,30 @@ Value Evaluator::ApplyFilter(FilterId filter, const Value& input, const Argument
                               : filter == FilterId::kLower ? MethodId::kLower
                                                            : MethodId::kCapitalize);
     }
-    case FilterId::kList:
-      return MakeList(arena_, Items(input));
+    case FilterId::kList: return MakeList(arena_, Items(input));
     case FilterId::kItems:
       if (input.is_undefined()) return MakeList(arena_, {}, ListKind::kGenerator);
       if (!input.is_dict()) return Fail("Can only get item pairs from a mapping.");
       return MakeList(arena_, DictView(*input.dict(), MethodId::kItems).list()->items, ListKind::kGenerator);
-    case FilterId::kFirst:
-      return FilterFirst(input);
-    case FilterId::kLast:
-      return FilterLast(input);
-    case FilterId::kReverse:
-      return FilterReverse(input);
-    case FilterId::kAbs:
-      return FilterAbs(input);
-    default:
-      return Fail("the filter '" + std::string(arguments.callee) + "' is not supported");
+    case FilterId::kFirst: return FilterFirst(input);
+    case FilterId::kLast: return FilterLast(input);
+    case FilterId::kReverse: return FilterReverse(input);
+    case FilterId::kAbs: return FilterAbs(input);
+    default: return Fail("the filter '" + std::string(arguments.callee) + "' is not supported");
   }
 }
 
 Value Evaluator::FilterLength(const Value& input) {
   switch (input.kind()) {
-    case ValueKind::kUndefined:
-      return Value::Integer(0);
-    case ValueKind::kText:
-      return Value::Integer(static_cast<std::int64_t>(CountCharacters(ReadBytes(input))));
-    case ValueKind::kDict:
-      return Value::Integer(static_cast<std::int64_t>(input.dict()->entries.size()));
-    case ValueKind::kLoop:
-      return Value::Integer(static_cast<std::int64_t>(LoopLength(*input.loop())));
+    case ValueKind::kUndefined: return Value::Integer(0);
+    case ValueKind::kText: return Value::Integer(static_cast<std::int64_t>(CountCharacters(ReadBytes(input))));
+    case ValueKind::kDict: return Value::Integer(static_cast<std::int64_t>(input.dict()->entries.size()));
+    case ValueKind::kLoop: return Value::Integer(static_cast<std::int64_t>(LoopLength(*input.loop())));
     case ValueKind::kList:
       if (input.list()->kind != ListKind::kGenerator)
         return Value::Integer(static_cast<std::int64_t>(input.list()->items.size()));
       return Fail("object of type 'generator' has no len()");
-    default:
-      return FailType("no len() of an object of type", input);
+    default: return FailType("no len() of an object of type", input);
   }
 }
 
@@ -517,33 +480,21 @@ bool Evaluator::ApplyTest(TestId test, const Value& input, const Arguments& argu
     return false;
   }
   switch (test) {
-    case TestId::kDefined:
-      return !input.is_undefined();
-    case TestId::kUndefined:
-      return input.is_undefined();
-    case TestId::kNull:
-      return input.is_none();
-    case TestId::kBoolean:
-      return input.is_bool();
-    case TestId::kTrue:
-      return input.is_bool() && input.boolean();
-    case TestId::kFalse:
-      return input.is_bool() && !input.boolean();
-    case TestId::kString:
-      return input.is_text();
-    case TestId::kMapping:
-      return input.is_dict();
-    case TestId::kNumber:
-      return input.is_number();
-    case TestId::kInteger:
-      return input.kind() == ValueKind::kInteger || input.is_big_integer();
-    case TestId::kFloat:
-      return input.is_float();
+    case TestId::kDefined: return !input.is_undefined();
+    case TestId::kUndefined: return input.is_undefined();
+    case TestId::kNull: return input.is_none();
+    case TestId::kBoolean: return input.is_bool();
+    case TestId::kTrue: return input.is_bool() && input.boolean();
+    case TestId::kFalse: return input.is_bool() && !input.boolean();
+    case TestId::kString: return input.is_text();
+    case TestId::kMapping: return input.is_dict();
+    case TestId::kNumber: return input.is_number();
+    case TestId::kInteger: return input.kind() == ValueKind::kInteger || input.is_big_integer();
+    case TestId::kFloat: return input.is_float();
     case TestId::kIterable:
       return input.is_text() || input.is_list() || input.is_dict() || input.is_undefined() ||
              input.kind() == ValueKind::kLoop;
-    case TestId::kSequence:
-      return input.is_text() || input.is_sequence() || input.is_dict() || input.is_undefined();
+    case TestId::kSequence: return input.is_text() || input.is_sequence() || input.is_dict() || input.is_undefined();
     case TestId::kCallable:
       return input.kind() == ValueKind::kMacro || input.kind() == ValueKind::kMethod ||
              input.kind() == ValueKind::kFunction || input.is_undefined() || input.kind() == ValueKind::kLoop;
@@ -559,8 +510,7 @@ bool Evaluator::ApplyTest(TestId test, const Value& input, const Arguments& argu
       Fail("the test 'sameas' is supported for true, false and none only");
       return false;
     }
-    default:
-      return TestNumberOrOrder(test, input, arguments);
+    default: return TestNumberOrOrder(test, input, arguments);
   }
 }
 

@@ -70,18 +70,12 @@ bool IsLineBreak(char32_t code) {
 
 std::string_view HtmlEscape(char c) {
   switch (c) {
-    case '&':
-      return "&amp;";
-    case '<':
-      return "&lt;";
-    case '>':
-      return "&gt;";
-    case '\'':
-      return "&#39;";
-    case '"':
-      return "&#34;";
-    default:
-      return {};
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '\'': return "&#39;";
+    case '"': return "&#34;";
+    default: return {};
   }
 }
 
@@ -188,27 +182,21 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
   if (object.is_markup()) return Fail("methods of text marked safe are not supported");
   switch (method) {
     case MethodId::kSplit:
-    case MethodId::kRsplit:
-      return SplitText(object, method, arguments);
-    case MethodId::kSplitlines:
-      return SplitLines(object, arguments);
+    case MethodId::kRsplit: return SplitText(object, method, arguments);
+    case MethodId::kSplitlines: return SplitLines(object, arguments);
     case MethodId::kStrip:
     case MethodId::kLstrip:
-    case MethodId::kRstrip:
-      return StripText(object, method, arguments);
+    case MethodId::kRstrip: return StripText(object, method, arguments);
     case MethodId::kStartswith:
     case MethodId::kEndswith:
     case MethodId::kRemoveprefix:
-    case MethodId::kRemovesuffix:
-      return StartsOrEnds(object, method, arguments);
+    case MethodId::kRemovesuffix: return StartsOrEnds(object, method, arguments);
     case MethodId::kFind:
     case MethodId::kRfind:
     case MethodId::kIndex:
-    case MethodId::kCount:
-      return FindText(object, method, arguments);
+    case MethodId::kCount: return FindText(object, method, arguments);
     case MethodId::kPartition:
-    case MethodId::kRpartition:
-      return PartitionText(object, method, arguments);
+    case MethodId::kRpartition: return PartitionText(object, method, arguments);
     case MethodId::kJoin: {
       if (arguments.positional.size() != 1 || !arguments.named.empty()) return Fail("join takes one list");
       const std::span<Value> items = Items(arguments.positional[0]);
@@ -225,8 +213,7 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
       }
       return ReplaceText(object, given[0], given[1], given.size() == 3 ? given[2].integer() : -1);
     }
-    default:
-      break;
+    default: break;
   }
   if (!arguments.positional.empty() || !arguments.named.empty()) {
     return Fail(std::string(arguments.callee) + "() takes no arguments");
@@ -235,10 +222,8 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
     case MethodId::kUpper:
     case MethodId::kLower:
     case MethodId::kCapitalize:
-    case MethodId::kTitle:
-      return ChangeCase(object, method);
-    default:
-      return ClassifyText(object, method);
+    case MethodId::kTitle: return ChangeCase(object, method);
+    default: return ClassifyText(object, method);
   }
 }
 
@@ -264,8 +249,9 @@ Value Evaluator::SplitBy(const FlatText& text, std::string_view separator, std::
   std::size_t end = text.bytes.size();
   while (Step()) {
     const std::string_view rest = text.bytes.substr(begin, end - begin);
-    const std::size_t found =
-        limit == 0 ? std::string_view::npos : (from_end ? FindLastSubstring(rest, separator) : FindSubstring(rest, separator));
+    const std::size_t found = limit == 0
+                                  ? std::string_view::npos
+                                  : (from_end ? FindLastSubstring(rest, separator) : FindSubstring(rest, separator));
     if (found == std::string_view::npos) {
       parts.push_back(SliceText(arena_, text, begin, end));
       break;
@@ -416,7 +402,8 @@ Value Evaluator::FindText(const Value& object, MethodId method, const Arguments&
     return Value::Integer(count);
   }
   const std::size_t found =
-      empty_range ? std::string_view::npos : (method == MethodId::kRfind ? FindLastSubstring(range, wanted) : FindSubstring(range, wanted));
+      empty_range ? std::string_view::npos
+                  : (method == MethodId::kRfind ? FindLastSubstring(range, wanted) : FindSubstring(range, wanted));
   if (found != std::string_view::npos) {
     return Value::Integer(bounds[0] + static_cast<std::int64_t>(CountCharacters(range.substr(0, found))));
   }
@@ -523,24 +510,12 @@ Value Evaluator::ClassifyText(const Value& object, MethodId method) {
     const bool upper = IsUppercase(character.code);
     const bool lower = IsLowercase(character.code);
     switch (method) {
-      case MethodId::kIsspace:
-        all = IsPythonSpace(character.code);
-        break;
-      case MethodId::kIsalpha:
-        all = IsAlphabetic(character.code);
-        break;
-      case MethodId::kIsdigit:
-        all = IsDecimalDigit(character.code);
-        break;
-      case MethodId::kIsalnum:
-        all = IsAlphabetic(character.code) || IsDecimalDigit(character.code);
-        break;
-      case MethodId::kIsupper:
-        all = !lower;
-        break;
-      default:
-        all = !upper;
-        break;  // islower
+      case MethodId::kIsspace: all = IsPythonSpace(character.code); break;
+      case MethodId::kIsalpha: all = IsAlphabetic(character.code); break;
+      case MethodId::kIsdigit: all = IsDecimalDigit(character.code); break;
+      case MethodId::kIsalnum: all = IsAlphabetic(character.code) || IsDecimalDigit(character.code); break;
+      case MethodId::kIsupper: all = !lower; break;
+      default: all = !upper; break;  // islower
     }
     any_cased = any_cased || upper || lower;
   }

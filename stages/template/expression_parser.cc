@@ -178,22 +178,17 @@ const Expr* ExpressionParser::ParsePrimary() {
   const Token& token = Peek();
   const int line = token.line;
   switch (token.type) {
-    case TokenType::kName:
-      return ParseNameOrConstant();
-    case TokenType::kString:
-      return ParseStrings();
-    case TokenType::kInteger:
-      return ParseInteger();
+    case TokenType::kName: return ParseNameOrConstant();
+    case TokenType::kString: return ParseStrings();
+    case TokenType::kInteger: return ParseInteger();
     case TokenType::kFloat: {
       Skip();
       double number = 0;
       std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
       return Constant(line, Value::Float(number));
     }
-    case TokenType::kOperator:
-      break;
-    default:
-      return FailUnexpected("expected an expression"), nullptr;
+    case TokenType::kOperator: break;
+    default: return FailUnexpected("expected an expression"), nullptr;
   }
   const Nesting nesting(*this);
   if (failed()) return nullptr;

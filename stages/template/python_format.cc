@@ -86,29 +86,16 @@ class ReprWriter {
   bool Write(const Value& value) {
     if (TooLong(out_)) return Fail("a printed value is longer than 32 MiB");
     switch (value.kind()) {
-      case ValueKind::kUndefined:
-        out_.Append("Undefined", literal_);
-        return true;
-      case ValueKind::kNone:
-        out_.Append("None", literal_);
-        return true;
-      case ValueKind::kBool:
-        out_.Append(value.boolean() ? "True" : "False", literal_);
-        return true;
+      case ValueKind::kUndefined: out_.Append("Undefined", literal_); return true;
+      case ValueKind::kNone: out_.Append("None", literal_); return true;
+      case ValueKind::kBool: out_.Append(value.boolean() ? "True" : "False", literal_); return true;
       case ValueKind::kInteger:
       case ValueKind::kBigInteger:
-      case ValueKind::kFloat:
-        AppendNumber(arena_, value, literal_, out_);
-        return true;
-      case ValueKind::kText:
-        AppendTextRepr(arena_, value, literal_, out_);
-        return true;
-      case ValueKind::kList:
-        return WriteList(*value.list());
-      case ValueKind::kDict:
-        return WriteDict(*value.dict());
-      default:
-        return Fail(std::string("printing a ") + TypeName(value) + " is not supported");
+      case ValueKind::kFloat: AppendNumber(arena_, value, literal_, out_); return true;
+      case ValueKind::kText: AppendTextRepr(arena_, value, literal_, out_); return true;
+      case ValueKind::kList: return WriteList(*value.list());
+      case ValueKind::kDict: return WriteDict(*value.dict());
+      default: return Fail(std::string("printing a ") + TypeName(value) + " is not supported");
     }
   }
 
@@ -162,28 +149,15 @@ class JsonWriter {
   bool Write(const Value& value) {
     if (TooLong(out_)) return Fail("tojson's result is longer than 32 MiB");
     switch (value.kind()) {
-      case ValueKind::kNone:
-        out_.Append("null", literal_);
-        return true;
-      case ValueKind::kBool:
-        out_.Append(value.boolean() ? "true" : "false", literal_);
-        return true;
+      case ValueKind::kNone: out_.Append("null", literal_); return true;
+      case ValueKind::kBool: out_.Append(value.boolean() ? "true" : "false", literal_); return true;
       case ValueKind::kInteger:
-      case ValueKind::kBigInteger:
-        AppendNumber(arena_, value, literal_, out_);
-        return true;
-      case ValueKind::kFloat:
-        out_.Append(FloatText(value.number()), literal_);
-        return true;
-      case ValueKind::kText:
-        WriteText(value);
-        return true;
-      case ValueKind::kList:
-        return WriteList(value);
-      case ValueKind::kDict:
-        return WriteDict(*value.dict());
-      default:
-        return Fail(std::string("Object of type ") + TypeName(value) + " is not JSON serializable");
+      case ValueKind::kBigInteger: AppendNumber(arena_, value, literal_, out_); return true;
+      case ValueKind::kFloat: out_.Append(FloatText(value.number()), literal_); return true;
+      case ValueKind::kText: WriteText(value); return true;
+      case ValueKind::kList: return WriteList(value);
+      case ValueKind::kDict: return WriteDict(*value.dict());
+      default: return Fail(std::string("Object of type ") + TypeName(value) + " is not JSON serializable");
     }
   }
 
@@ -205,22 +179,14 @@ class JsonWriter {
     const bool ensure_ascii = options_.ensure_ascii;
     const auto escape = [ensure_ascii, &buffer](char32_t code) -> std::string_view {
       switch (code) {
-        case '"':
-          return "\\\"";
-        case '\\':
-          return "\\\\";
-        case '\n':
-          return "\\n";
-        case '\r':
-          return "\\r";
-        case '\t':
-          return "\\t";
-        case '\b':
-          return "\\b";
-        case '\f':
-          return "\\f";
-        default:
-          break;
+        case '"': return "\\\"";
+        case '\\': return "\\\\";
+        case '\n': return "\\n";
+        case '\r': return "\\r";
+        case '\t': return "\\t";
+        case '\b': return "\\b";
+        case '\f': return "\\f";
+        default: break;
       }
       if (code >= 0x20 && (code < 0x7F || !ensure_ascii)) return {};
       int size = 0;
@@ -304,9 +270,7 @@ class JsonWriter {
 
   bool WriteKey(const Value& key) {
     switch (key.kind()) {
-      case ValueKind::kText:
-        WriteText(key);
-        return true;
+      case ValueKind::kText: WriteText(key); return true;
       case ValueKind::kNone:
       case ValueKind::kBool:
       case ValueKind::kInteger:
@@ -316,8 +280,7 @@ class JsonWriter {
         if (!Write(key)) return false;
         out_.Append('"', literal_);
         return true;
-      default:
-        return Fail(std::string("keys must be str, int, float, bool or None, not ") + TypeName(key));
+      default: return Fail(std::string("keys must be str, int, float, bool or None, not ") + TypeName(key));
     }
   }
 

@@ -76,75 +76,31 @@ bool AppendConversion(const DateTime& t, char conversion, char flag, std::string
   const auto month = static_cast<std::size_t>(t.month - 1);
   const auto weekday = static_cast<std::size_t>(Weekday(t));
   switch (conversion) {
-    case 'Y':
-      out += Number(t.year, 1, '0', flag);
-      return true;
-    case 'y':
-      out += Number(t.year % 100, 2, '0', flag);
-      return true;
-    case 'm':
-      out += Number(t.month, 2, '0', flag);
-      return true;
-    case 'd':
-      out += Number(t.day, 2, '0', flag);
-      return true;
-    case 'e':
-      out += Number(t.day, 2, ' ', flag);
-      return true;
-    case 'H':
-      out += Number(t.hour, 2, '0', flag);
-      return true;
-    case 'I':
-      out += Number(TwelveHour(t.hour), 2, '0', flag);
-      return true;
-    case 'M':
-      out += Number(t.minute, 2, '0', flag);
-      return true;
-    case 'S':
-      out += Number(t.second, 2, '0', flag);
-      return true;
-    case 'j':
-      out += Number(DayOfYear(t), 3, '0', flag);
-      return true;
-    case 'w':
-      out += Number(Weekday(t), 1, '0', flag);
-      return true;
-    case 'u':
-      out += Number(Weekday(t) == 0 ? 7 : Weekday(t), 1, '0', flag);
-      return true;
-    case 'f':
-      out += "000000";
-      return flag == '\0';
-    case 'p':
-      out += t.hour < 12 ? "AM" : "PM";
-      return true;
-    case 'B':
-      out += kMonths[month];
-      return true;
+    case 'Y': out += Number(t.year, 1, '0', flag); return true;
+    case 'y': out += Number(t.year % 100, 2, '0', flag); return true;
+    case 'm': out += Number(t.month, 2, '0', flag); return true;
+    case 'd': out += Number(t.day, 2, '0', flag); return true;
+    case 'e': out += Number(t.day, 2, ' ', flag); return true;
+    case 'H': out += Number(t.hour, 2, '0', flag); return true;
+    case 'I': out += Number(TwelveHour(t.hour), 2, '0', flag); return true;
+    case 'M': out += Number(t.minute, 2, '0', flag); return true;
+    case 'S': out += Number(t.second, 2, '0', flag); return true;
+    case 'j': out += Number(DayOfYear(t), 3, '0', flag); return true;
+    case 'w': out += Number(Weekday(t), 1, '0', flag); return true;
+    case 'u': out += Number(Weekday(t) == 0 ? 7 : Weekday(t), 1, '0', flag); return true;
+    case 'f': out += "000000"; return flag == '\0';
+    case 'p': out += t.hour < 12 ? "AM" : "PM"; return true;
+    case 'B': out += kMonths[month]; return true;
     case 'b':
-    case 'h':
-      out += kMonths[month].substr(0, 3);
-      return true;
-    case 'A':
-      out += kDays[weekday];
-      return true;
-    case 'a':
-      out += kDays[weekday].substr(0, 3);
-      return true;
+    case 'h': out += kMonths[month].substr(0, 3); return true;
+    case 'A': out += kDays[weekday]; return true;
+    case 'a': out += kDays[weekday].substr(0, 3); return true;
     case 'Z':
-    case 'z':
-      return true;  // a moment without a time zone has no name for it
-    case 'n':
-      out += '\n';
-      return true;
-    case 't':
-      out += '\t';
-      return true;
-    case '%':
-      out += '%';
-      return true;
-    default:
-      return false;
+    case 'z': return true;  // a moment without a time zone has no name for it
+    case 'n': out += '\n'; return true;
+    case 't': out += '\t'; return true;
+    case '%': out += '%'; return true;
+    default: return false;
   }
 }
 
@@ -152,21 +108,14 @@ bool AppendConversion(const DateTime& t, char conversion, char flag, std::string
 std::string_view Expansion(char conversion) {
   switch (conversion) {
     case 'D':
-    case 'x':
-      return "%m/%d/%y";
-    case 'F':
-      return "%Y-%m-%d";
+    case 'x': return "%m/%d/%y";
+    case 'F': return "%Y-%m-%d";
     case 'T':
-    case 'X':
-      return "%H:%M:%S";
-    case 'R':
-      return "%H:%M";
-    case 'r':
-      return "%I:%M:%S %p";
-    case 'c':
-      return "%a %b %e %H:%M:%S %Y";
-    default:
-      return {};
+    case 'X': return "%H:%M:%S";
+    case 'R': return "%H:%M";
+    case 'r': return "%I:%M:%S %p";
+    case 'c': return "%a %b %e %H:%M:%S %Y";
+    default: return {};
   }
 }
 

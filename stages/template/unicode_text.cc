@@ -192,10 +192,8 @@ bool IsCaseIgnorable(char32_t code) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK:
-      return true;
-    default:
-      return code == '\'' || code == '.' || code == ':' || code == 0xB7 || code == 0x2019 || code == 0x2018;
+    case UTF8PROC_CATEGORY_SK: return true;
+    default: return code == '\'' || code == '.' || code == ':' || code == 0xB7 || code == 0x2019 || code == 0x2018;
   }
 }
 
@@ -322,10 +320,8 @@ bool IsPrintable(char32_t code) {
     case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS:
-      return false;
-    default:
-      return true;
+    case UTF8PROC_CATEGORY_ZS: return false;
+    default: return true;
   }
 }
 

@@ -220,21 +220,14 @@ Value TextBuilder::Finish(Arena& arena) {
 bool Truth(const Value& value) {
   switch (value.kind()) {
     case ValueKind::kUndefined:
-    case ValueKind::kNone:
-      return false;
+    case ValueKind::kNone: return false;
     case ValueKind::kBool:
-    case ValueKind::kInteger:
-      return value.integer() != 0;
-    case ValueKind::kFloat:
-      return value.number() != 0;
-    case ValueKind::kText:
-      return value.text()->size != 0;
-    case ValueKind::kList:
-      return value.list()->kind == ListKind::kGenerator || !value.list()->items.empty();
-    case ValueKind::kDict:
-      return !value.dict()->entries.empty();
-    default:
-      return true;
+    case ValueKind::kInteger: return value.integer() != 0;
+    case ValueKind::kFloat: return value.number() != 0;
+    case ValueKind::kText: return value.text()->size != 0;
+    case ValueKind::kList: return value.list()->kind == ListKind::kGenerator || !value.list()->items.empty();
+    case ValueKind::kDict: return !value.dict()->entries.empty();
+    default: return true;
   }
 }
 
@@ -244,26 +237,18 @@ bool Equal(Arena& arena, const Value& a, const Value& b) {
   arena.Work();
   switch (a.kind()) {
     case ValueKind::kUndefined:
-    case ValueKind::kNone:
-      return true;
+    case ValueKind::kNone: return true;
     case ValueKind::kText:
       if (a.text()->size != b.text()->size) return false;
       arena.Work(a.text()->size);
       return Bytes(arena, a) == Bytes(arena, b);
-    case ValueKind::kList:
-      return a.list() == b.list() || EqualLists(arena, *a.list(), *b.list());
-    case ValueKind::kDict:
-      return a.dict() == b.dict() || EqualDicts(arena, *a.dict(), *b.dict());
-    case ValueKind::kNamespace:
-      return a.names() == b.names();
-    case ValueKind::kMacro:
-      return a.macro() == b.macro();
-    case ValueKind::kLoop:
-      return a.loop() == b.loop();
-    case ValueKind::kFunction:
-      return a.function() == b.function();
-    default:
-      return false;
+    case ValueKind::kList: return a.list() == b.list() || EqualLists(arena, *a.list(), *b.list());
+    case ValueKind::kDict: return a.dict() == b.dict() || EqualDicts(arena, *a.dict(), *b.dict());
+    case ValueKind::kNamespace: return a.names() == b.names();
+    case ValueKind::kMacro: return a.macro() == b.macro();
+    case ValueKind::kLoop: return a.loop() == b.loop();
+    case ValueKind::kFunction: return a.function() == b.function();
+    default: return false;
   }
 }
 
@@ -329,34 +314,22 @@ std::optional<std::span<Value>> Iterate(Arena& arena, const Value& value) {
 
 const char* TypeName(const Value& value) {
   switch (value.kind()) {
-    case ValueKind::kUndefined:
-      return "Undefined";
-    case ValueKind::kNone:
-      return "NoneType";
-    case ValueKind::kBool:
-      return "bool";
+    case ValueKind::kUndefined: return "Undefined";
+    case ValueKind::kNone: return "NoneType";
+    case ValueKind::kBool: return "bool";
     case ValueKind::kInteger:
-    case ValueKind::kBigInteger:
-      return "int";
-    case ValueKind::kFloat:
-      return "float";
-    case ValueKind::kText:
-      return value.is_markup() ? "Markup" : "str";
+    case ValueKind::kBigInteger: return "int";
+    case ValueKind::kFloat: return "float";
+    case ValueKind::kText: return value.is_markup() ? "Markup" : "str";
     case ValueKind::kList:
       if (value.list()->kind == ListKind::kList) return "list";
       return value.list()->kind == ListKind::kTuple ? "tuple" : value.list()->type_name;
-    case ValueKind::kDict:
-      return "dict";
-    case ValueKind::kNamespace:
-      return "Namespace";
-    case ValueKind::kMacro:
-      return "Macro";
-    case ValueKind::kLoop:
-      return "LoopContext";
-    case ValueKind::kMethod:
-      return "method";
-    case ValueKind::kFunction:
-      return "function";
+    case ValueKind::kDict: return "dict";
+    case ValueKind::kNamespace: return "Namespace";
+    case ValueKind::kMacro: return "Macro";
+    case ValueKind::kLoop: return "LoopContext";
+    case ValueKind::kMethod: return "method";
+    case ValueKind::kFunction: return "function";
   }
   return "object";
 }

@@ -26,10 +26,11 @@ ParameterSpec Plain(std::string name, ParameterType type, std::string doc, std::
 }
 
 ParameterSpec TemplateNow() {
-  ParameterSpec spec = Plain("template_now", ParameterType::kText,
-                             "The moment that strftime_now shows, as 2025-03-09 or 2025-03-09T07:05:03. It is fixed, so that the "
-                             "same input gives the same bytes.",
-                             "2025-01-01T00:00:00");
+  ParameterSpec spec =
+      Plain("template_now", ParameterType::kText,
+            "The moment that strftime_now shows, as 2025-03-09 or 2025-03-09T07:05:03. It is fixed, so that the "
+            "same input gives the same bytes.",
+            "2025-01-01T00:00:00");
   spec.check = [](std::string_view text) { return jinja::ParseDateTime(text).status(); };
   return spec;
 }

@@ -109,7 +109,8 @@ TEST_F(ShardWriterTest, LargeBatchesGiveTheDigestsOfTheirBytes) {
   std::vector<WrittenBatch> rows;
   for (const std::int64_t batch : {0, 1}) {
     large_.push_back(States(batch));
-    large_.back().hidden_states.resize(static_cast<std::size_t>(plan_.batch_tokens[static_cast<std::size_t>(batch)] * 7200));
+    large_.back().hidden_states.resize(
+        static_cast<std::size_t>(plan_.batch_tokens[static_cast<std::size_t>(batch)] * 7200));
     for (std::size_t i = 0; i < large_.back().hidden_states.size(); ++i) {
       large_.back().hidden_states[i] = static_cast<std::uint16_t>(i * 7919 + static_cast<std::size_t>(batch));
     }

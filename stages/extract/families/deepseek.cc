@@ -26,7 +26,8 @@ void ReadLatentAttention(ConfigFields& fields, ModelConfig& config) {
   if (config.num_kv_heads != config.num_heads) {
     fields.FailUnsupported("num_key_value_heads must be num_attention_heads: latent attention has no groups");
   }
-  if (fields.BoolOr("attention_bias", false)) fields.FailUnsupported("attention_bias is not supported with latent attention");
+  if (fields.BoolOr("attention_bias", false))
+    fields.FailUnsupported("attention_bias is not supported with latent attention");
   config.head_dim = latent.nope_dim + latent.rope_dim;
   config.latent = latent;
 }
@@ -54,7 +55,8 @@ void ReadRouter(ConfigFields& fields, MixtureOfExperts& moe) {
   moe.groups = fields.IntegerOr("n_group", 1, moe.experts, 8);
   moe.groups_kept = fields.IntegerOr("topk_group", 1, moe.groups, std::min<std::int64_t>(4, moe.groups));
   if (moe.experts % moe.groups != 0) fields.FailInput("n_routed_experts must be a multiple of n_group");
-  if (moe.groups > 1 && moe.experts / moe.groups < 2) fields.FailInput("n_group leaves fewer than two experts in a group");
+  if (moe.groups > 1 && moe.experts / moe.groups < 2)
+    fields.FailInput("n_group leaves fewer than two experts in a group");
   if (moe.top_k > moe.experts / moe.groups * moe.groups_kept) {
     fields.FailInput("num_experts_per_tok is larger than the number of experts in topk_group groups");
   }
@@ -70,7 +72,8 @@ void ReadExperts(ConfigFields& fields, ModelConfig& config) {
   moe.expert_intermediate = fields.IntegerOr("moe_intermediate_size", 1, kMaxRank, 2048);
   ReadRouter(fields, moe);
   const std::int64_t first = fields.IntegerOr("first_k_dense_replace", 0, 10000, 3);
-  const std::int64_t frequency = fields.Find("moe_layer_freq") == nullptr ? 1 : fields.Integer("moe_layer_freq", 1, 10000);
+  const std::int64_t frequency =
+      fields.Find("moe_layer_freq") == nullptr ? 1 : fields.Integer("moe_layer_freq", 1, 10000);
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
     if (layer < first || layer % frequency != 0) moe.dense_layers.push_back(static_cast<std::int32_t>(layer));
   }

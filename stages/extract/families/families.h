@@ -28,7 +28,7 @@ void ReadPlainRope(ConfigFields& fields, ModelConfig& config);
 void ReadWindowOfAllLayers(ConfigFields& fields, ModelConfig& config);
 
 /// Which layers have the window: layer_types where it is stated, else every layer for which `is_sliding(layer)`.
-void ReadSlidingLayers(ConfigFields& fields, ModelConfig& config, bool (*is_sliding)(std::int64_t layer, std::int64_t period),
-                       std::int64_t period);
+void ReadSlidingLayers(ConfigFields& fields, ModelConfig& config,
+                       bool (*is_sliding)(std::int64_t layer, std::int64_t period), std::int64_t period);
 
 }  // namespace draftmill::families

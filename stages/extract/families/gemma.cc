@@ -15,7 +15,8 @@ constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
 void ReadGemma(ConfigFields& fields, ModelConfig& config) {
   const std::string activation = fields.TextOr("hidden_activation", fields.TextOr("hidden_act", "gelu_pytorch_tanh"));
   if (activation != "gelu_pytorch_tanh") {
-    fields.FailUnsupported("hidden_activation " + activation + " is not supported for this family (known: gelu_pytorch_tanh)");
+    fields.FailUnsupported("hidden_activation " + activation +
+                           " is not supported for this family (known: gelu_pytorch_tanh)");
   }
   if (fields.BoolOr("use_bidirectional_attention", false)) {
     fields.FailUnsupported("use_bidirectional_attention is true; draftmill extracts states of causal models only");
@@ -41,7 +42,8 @@ double ReadCap(ConfigFields& fields, std::string_view name, double fallback) {
 void ReadWindow(ConfigFields& fields, ModelConfig& config, std::int64_t fallback, std::int64_t period) {
   if (fields.IsNull("sliding_window")) return;
   config.sliding_window = fields.IntegerOr("sliding_window", 1, kMaxWindow, fallback);
-  ReadSlidingLayers(fields, config, [](std::int64_t layer, std::int64_t every) { return (layer + 1) % every != 0; }, period);
+  ReadSlidingLayers(
+      fields, config, [](std::int64_t layer, std::int64_t every) { return (layer + 1) % every != 0; }, period);
 }
 
 void ReadGemma2(ConfigFields& fields, ModelConfig& config) {

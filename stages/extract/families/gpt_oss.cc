@@ -47,7 +47,8 @@ void ReadGptOss(ConfigFields& fields, ModelConfig& config) {
   ReadRotation(fields, config);
   if (!fields.IsNull("sliding_window")) {
     config.sliding_window = fields.IntegerOr("sliding_window", 1, std::int64_t{1} << 31, 128);
-    ReadSlidingLayers(fields, config, [](std::int64_t layer, std::int64_t every) { return (layer + 1) % every != 0; }, 2);
+    ReadSlidingLayers(
+        fields, config, [](std::int64_t layer, std::int64_t every) { return (layer + 1) % every != 0; }, 2);
   }
   ReadExperts(fields, config);
 }
@@ -56,14 +57,11 @@ constexpr std::array kNames = {"GptOssForCausalLM"};
 
 }  // namespace
 
-const ModelFamily kGptOss = {.name = "gpt_oss",
-                             .architectures = kNames,
-                             .defaults = {.max_positions = 131072,
-                                          .norm_eps = 1e-5,
-                                          .kv_heads = 8,
-                                          .head_dim = 64,
-                                          .rope_theta = 150000.0},
-                             .read_fields = ReadGptOss,
-                             .names = {.router = "mlp.router", .experts_in_one = true}};
+const ModelFamily kGptOss = {
+    .name = "gpt_oss",
+    .architectures = kNames,
+    .defaults = {.max_positions = 131072, .norm_eps = 1e-5, .kv_heads = 8, .head_dim = 64, .rope_theta = 150000.0},
+    .read_fields = ReadGptOss,
+    .names = {.router = "mlp.router", .experts_in_one = true}};
 
 }  // namespace draftmill::families

@@ -12,8 +12,10 @@ namespace {
 void ReadWindow(ConfigFields& fields, ModelConfig& config) {
   if (!fields.BoolOr("use_sliding_window", false) || fields.Find("sliding_window") == nullptr) return;
   config.sliding_window = fields.Integer("sliding_window", 1, std::int64_t{1} << 31);
-  const std::int64_t first = fields.Find("max_window_layers") == nullptr ? 28 : fields.Integer("max_window_layers", 0, 10000);
-  ReadSlidingLayers(fields, config, [](std::int64_t layer, std::int64_t from) { return layer >= from; }, first);
+  const std::int64_t first =
+      fields.Find("max_window_layers") == nullptr ? 28 : fields.Integer("max_window_layers", 0, 10000);
+  ReadSlidingLayers(
+      fields, config, [](std::int64_t layer, std::int64_t from) { return layer >= from; }, first);
 }
 
 void ReadQwen2(ConfigFields& fields, ModelConfig& config) {

@@ -32,10 +32,11 @@ void ReadWindowOfAllLayers(ConfigFields& fields, ModelConfig& config) {
   }
 }
 
-void ReadSlidingLayers(ConfigFields& fields, ModelConfig& config, bool (*is_sliding)(std::int64_t layer, std::int64_t period),
-                       std::int64_t period) {
+void ReadSlidingLayers(ConfigFields& fields, ModelConfig& config,
+                       bool (*is_sliding)(std::int64_t layer, std::int64_t period), std::int64_t period) {
   const json::Value* types = fields.Find("layer_types");
-  if (types != nullptr && (!types->is_array() || static_cast<std::int64_t>(types->as_array().size()) != config.num_layers)) {
+  if (types != nullptr &&
+      (!types->is_array() || static_cast<std::int64_t>(types->as_array().size()) != config.num_layers)) {
     return fields.FailInput("layer_types must be a list with one entry a layer");
   }
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {

@@ -54,12 +54,9 @@ Status ReadVocabulary(const JsonNode& node, bool byte_level, BpeJson& bpe) {
       continue;
     }
     switch (bpe.parts.vocabulary.Add(content, token_id)) {
-      case TokenTable::AddResult::kAdded:
-        break;
-      case TokenTable::AddResult::kContentTaken:
-        return refuse("stands there twice");
-      case TokenTable::AddResult::kIdTaken:
-        return refuse("has the id of another token");
+      case TokenTable::AddResult::kAdded: break;
+      case TokenTable::AddResult::kContentTaken: return refuse("stands there twice");
+      case TokenTable::AddResult::kIdTaken: return refuse("has the id of another token");
     }
   }
   bpe.size = static_cast<std::int64_t>(bpe.parts.vocabulary.size() + bpe.names.size());

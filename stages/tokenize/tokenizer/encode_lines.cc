@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: encode_lines TOKENIZER_FILE_OR_FOLDER < frames > frames\n");
     return 2;
   }
-  struct stat info{};
+  struct stat info {};
   const bool is_folder = stat(argv[1], &info) == 0 && S_ISDIR(info.st_mode);
   Result<std::unique_ptr<const Tokenizer>> tokenizer =
       is_folder ? Tokenizer::LoadFolder(argv[1]) : Tokenizer::LoadFile(argv[1]);

@@ -73,9 +73,7 @@ class NormalFormTable {
   }
   static int Class(std::uint32_t c) { return utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class; }
 
-  void AppendDecomposed(std::uint32_t c, std::vector<std::int32_t>& out) const {
-    AppendDecomposed(c, options_, out);
-  }
+  void AppendDecomposed(std::uint32_t c, std::vector<std::int32_t>& out) const { AppendDecomposed(c, options_, out); }
 
   static void AppendDecomposed(std::uint32_t c, utf8proc_option_t form, std::vector<std::int32_t>& out) {
     if (!UnicodeProperties::Get().NormalizationActive(c)) {

@@ -170,8 +170,7 @@ void ApplySplitBehavior(const std::vector<SplitPart>& parts, SplitBehavior behav
     case SplitBehavior::kMergedWithPrevious:
       return JoinForwards(
           parts, [](bool previous, bool current) { return current && !previous; }, pieces);
-    case SplitBehavior::kMergedWithNext:
-      return JoinWithNext(parts, pieces);
+    case SplitBehavior::kMergedWithNext: return JoinWithNext(parts, pieces);
   }
 }
 

@@ -93,12 +93,9 @@ Status ReadRanks(std::string_view ranks, TokenTable& vocabulary) {
       return refuse("the rank is no number between 0 and 16776959");
     }
     switch (vocabulary.Add(bytes, rank)) {
-      case TokenTable::AddResult::kAdded:
-        break;
-      case TokenTable::AddResult::kContentTaken:
-        return refuse("the token stands there twice");
-      case TokenTable::AddResult::kIdTaken:
-        return refuse("the rank stands there twice");
+      case TokenTable::AddResult::kAdded: break;
+      case TokenTable::AddResult::kContentTaken: return refuse("the token stands there twice");
+      case TokenTable::AddResult::kIdTaken: return refuse("the rank stands there twice");
     }
   }
   if (vocabulary.size() != static_cast<std::size_t>(vocabulary.id_limit())) {

@@ -58,6 +58,18 @@ function(draftmill_library name)
   _draftmill_link(draftmill_${name} ${ARG_DEPS})
 endfunction()
 
+# libdraftmill_NAME.so in the build folder and, for the bundle, in lib/ (stages/extract/plugin.h).
+function(draftmill_plugin name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(draftmill_${name} MODULE ${ARG_SOURCES})
+  target_link_libraries(draftmill_${name} PRIVATE draftmill_flags ${ARG_LIBRARIES})
+  target_compile_definitions(draftmill_${name} PRIVATE DRAFTMILL_VERSION="${PROJECT_VERSION}")
+  # Its copies of the program's libraries are its own affair; a symbol that nobody has shows here, not on another machine.
+  target_link_options(draftmill_${name} PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:-z,defs")
+  set_target_properties(draftmill_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" INSTALL_RPATH "")
+  install(TARGETS draftmill_${name} LIBRARY DESTINATION lib COMPONENT bundle)
+endfunction()
+
 function(draftmill_test name)
   if(NOT DRAFTMILL_BUILD_TESTS)
     return()

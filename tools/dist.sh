@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the portable bundle dist/draftmill-VERSION-ARCH.tar.gz of an already configured build: program, engine for GPUs
-# where it is built, and every library that is neither torch's nor the system's. On the other machine it needs bash and a
-# Python that has torch 2.11.0 (or that package's folder, by --torch).
+# Makes the portable bundle dist/draftmill-VERSION-ARCH.tar.gz of an already configured build: program, plug-ins, and every
+# library that is neither torch's nor the system's. On the other machine it needs bash and a Python that has torch 2.11.0
+# (or that package's folder, by --torch).
 #
 #   tools/dist.sh [BUILD FOLDER]        default: build
 #
@@ -26,7 +26,7 @@ is_left_out() {
 
 copy_libraries() {
   local file path
-  for file in "$stage/bin/draftmill" "$stage"/lib/libdraftmill_cuda.so; do
+  for file in "$stage/bin/draftmill" "$stage"/lib/libdraftmill_*.so; do
     [[ -e $file ]] || continue
     # The originals of the build tree know where torch lies.
     ldd "$build/$(basename "$file")" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'

@@ -4,8 +4,7 @@
 //   DRAFTMILL_ASSIGN_OR_RETURN(const DeviceEngine* engine, LoadDeviceEngine());
 //   DRAFTMILL_ASSIGN_OR_RETURN(std::vector<DeviceFacts> devices, engine->Devices());
 //
-// libdraftmill_cuda.so lies in the program's library search path (build tree: the build folder; bundle: lib/). It is built
-// together with the program and refuses another version's. Safe from any thread.
+// It is libdraftmill_cuda.so (plugin.h). Safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -352,6 +352,7 @@ Result<LoadedDecoder> LoadDecoderFor(const ModelFolder& model, const ExtractOpti
 
 Result<std::unique_ptr<Extractor>> MakeCpuExtractor(ModelFolder model, const ExtractOptions& options) {
   DRAFTMILL_RETURN_IF_ERROR(CheckOptions(options));
+  DRAFTMILL_RETURN_IF_ERROR(LoadProducts());
   if (!options.dtype.empty()) {
     model.config.compute = options.dtype == "float32" ? ComputeType::kFloat32 : ComputeType::kBfloat16;
   }

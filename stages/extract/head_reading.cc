@@ -60,6 +60,7 @@ Status ReadHead(const ModelHead& head, std::span<const float> states, std::span<
                 HeadAgreement& agreement) {
   const auto positions = static_cast<std::int64_t>(tokens.size());
   if (positions == 0) return OkStatus();
+  DRAFTMILL_RETURN_IF_ERROR(LoadProducts());
   const AlignedBuffer<float> operands = Operands(head, states, positions);
   const std::int64_t rows = std::max(positions * kReadings, kMinProductRows);
   AlignedBuffer<float> weights(kHeadRows * head.hidden);

@@ -1,112 +1,48 @@
 #include "stages/extract/products.h"
 
-#include <ATen/Functions.h>
-#include <ATen/Parallel.h>
-#include <ATen/Version.h>
-#include <c10/core/InferenceMode.h>
-#include <torch/headeronly/version.h>
+#include <stdexcept>
 
-#include <algorithm>
-#include <vector>
+#include "stages/extract/plugin.h"
+#include "stages/extract/product_library.h"
 
 namespace draftmill {
 namespace {
 
-at::Tensor View(const float* data, std::int64_t rows, std::int64_t cols) {
-  return at::from_blob(const_cast<float*>(data), {rows, cols}, at::kFloat);  // NOLINT: only results are written
-}
-at::Tensor View(const Bf16* data, std::int64_t rows, std::int64_t cols) {
-  return at::from_blob(const_cast<Bf16*>(data), {rows, cols}, at::kBFloat16);  // NOLINT: only results are written
-}
+constexpr const char* kPluginName = "libdraftmill_products.so";
 
-template <typename T>
-void LinearOf(const LinearArgs<T>& args) {
-  const c10::InferenceMode inference;
-  at::Tensor out = View(args.out, args.rows, args.outputs);
-  const at::Tensor a = View(args.a, args.rows, args.inputs);
-  const at::Tensor weight = View(args.weight, args.outputs, args.inputs).t();
-  if (args.bias == nullptr) {
-    at::mm_out(out, a, weight);
-  } else {
-    at::addmm_out(out, View(args.bias, 1, args.outputs), a, weight);
-  }
+const Result<const ProductLibrary*>& Loaded() {
+  static const Result<const ProductLibrary*> library = LoadPlugin<ProductLibrary>(kPluginName, kProductLibrarySymbol);
+  return library;
 }
 
-/// oneDNN's tiles of bfloat16 (AMX) hold 32 values of a row. Where a row is no multiple of that long, the last tile takes the
-/// next row's beginning too, times zero: a NaN or an infinity there would spoil this row.
-constexpr std::int64_t kTileValues = 32;
-
-bool IsFinite(Bf16 value) {
-  constexpr std::uint16_t kExponent = 0x7f80;
-  return (value.bits & kExponent) != kExponent;
-}
-
-/// The rows of `a` that hold a NaN or an infinity.
-std::vector<std::int64_t> BadRows(const LinearArgs<Bf16>& args) {
-  std::vector<std::int64_t> bad;
-  for (std::int64_t row = 0; row < args.rows; ++row) {
-    const Bf16* const first = args.a + row * args.inputs;
-    if (!std::all_of(first, first + args.inputs, IsFinite)) bad.push_back(row);
-  }
-  return bad;
-}
-
-/// The product without those rows, whose results are NaN.
-void LinearWithout(const std::vector<std::int64_t>& bad, LinearArgs<Bf16> args) {
-  std::vector<Bf16> cleaned(args.a, args.a + args.rows * args.inputs);
-  for (const std::int64_t row : bad) std::fill_n(cleaned.begin() + row * args.inputs, args.inputs, Bf16{0});
-  args.a = cleaned.data();
-  LinearOf(args);
-  constexpr Bf16 kNan{0x7fc0};
-  for (const std::int64_t row : bad) std::fill_n(args.out + row * args.outputs, args.outputs, kNan);
-}
-
-/// "... v1.2.3 ..." or "... Version 2024.2-Product ..." without what stands round the number.
-std::string NumberIn(const std::string& text) {
-  const std::size_t begin =
-      text.find_first_of("0123456789", text.find(") ") == std::string::npos ? 0 : text.find(") "));
-  if (begin == std::string::npos) return "unknown";
-  return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
+const ProductLibrary& Library() {
+  if (!Loaded().ok()) throw std::runtime_error(Loaded().status().message());
+  return **Loaded();
 }
 
 }  // namespace
 
+Status LoadProducts() { return Loaded().status(); }
+
 void PrepareProductThread() {
   thread_local bool prepared = false;
   if (prepared) return;
-  at::set_num_threads(1);
+  Library().PrepareThread();
   prepared = true;
 }
 
-void Linear(const LinearArgs<float>& args) { LinearOf(args); }
-void Linear(const LinearArgs<Bf16>& args) {
-  if (args.inputs % kTileValues != 0) {
-    const std::vector<std::int64_t> bad = BadRows(args);
-    if (!bad.empty()) return LinearWithout(bad, args);
-  }
-  LinearOf(args);
-}
+void Linear(const LinearArgs<float>& args) { Library().Linear(args); }
+void Linear(const LinearArgs<Bf16>& args) { Library().Linear(args); }
 
 void MultiplyTransposed(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k) {
-  const c10::InferenceMode inference;
-  at::Tensor result = View(out, m, n);
-  at::mm_out(result, View(a, m, k), View(b, n, k).t());
+  Library().MultiplyTransposed(a, b, out, m, n, k);
 }
 
 void Multiply(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k,
               bool accumulate) {
-  const c10::InferenceMode inference;
-  at::Tensor result = View(out, m, n);
-  if (accumulate) {
-    at::addmm_out(result, result, View(a, m, k), View(b, k, n));
-  } else {
-    at::mm_out(result, View(a, m, k), View(b, k, n));
-  }
+  Library().Multiply(a, b, out, m, n, k, accumulate);
 }
 
-std::string ProductLibraries() {
-  return std::string("torch ") + TORCH_VERSION + ", mkl " + NumberIn(at::get_mkl_version()) + ", onednn " +
-         NumberIn(at::get_mkldnn_version());
-}
+std::string ProductLibraries() { return Library().Versions(); }
 
 }  // namespace draftmill

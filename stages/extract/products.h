@@ -1,16 +1,22 @@
-// Products of matrices on the CPU through ATen; no torch types in this header.
+// Products of matrices on the CPU through ATen, which a plug-in brings (product_library.h); no torch types in this header.
 //
 // Call PrepareProductThread() first on every thread that multiplies: ATen's own pool must stay out of the way, since the
-// engine's parallelism is tasks. All functions may throw what torch throws; the engine's boundary functions catch it.
+// engine's parallelism is tasks. All functions may throw what torch throws, and std::runtime_error where LoadProducts()
+// would have failed; the engine's boundary functions catch it.
 // Row-major operands; the same shapes and alignments give the same bits on the same machine.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "base/status.h"
 #include "kernels/bfloat16.h"
 
 namespace draftmill {
+
+/// Loads the library that multiplies, once; the functions below do so where nobody did. kUnsupported says why it cannot
+/// be loaded.
+Status LoadProducts();
 
 /// Sets ATen single-threaded on this thread and switches its recording off. Cheap after the first call.
 void PrepareProductThread();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/test_clock.h"
+#include "stages/template/lexer.h"
 #include "stages/template/test_render.h"
 
 namespace draftmill::jinja {
@@ -172,6 +173,12 @@ TEST(ChatTemplateTest, StrftimeTakesTheFixedMoment) {
             "! template line 1: strftime_now: the conversion %Q is not supported");
 }
 
+std::string Repeated(std::string_view text, std::size_t times) {
+  std::string result;
+  for (std::size_t i = 0; i < times; ++i) result += text;
+  return result;
+}
+
 /// Every hostile template ends with a refusal, well within a second.
 TEST(ChatTemplateTest, HostileTemplatesEnd) {
   std::string deep_if, deep_brackets = "{{ ", deep_not = "{{ ", long_sum = "{{ 1", deep_lists = "{{ ";
@@ -203,7 +210,11 @@ TEST(ChatTemplateTest, HostileTemplatesEnd) {
       "{{ 'x' | tojson(indent=100000000) }}",
       "{{ ('a,' * 30000000).split(',') | length }}",
       "{{ (['aaaaaaaaaaaaaaaaaaaa'] * 4000000) | join('bbbbbbbbbbbbbbbbbbbbbbb') | length }}",
-      std::string(5'000'000, 'x'),
+      std::string(kMaximumTemplateBytes + 1, 'x'),
+      "{{ [" + Repeated("1,", kMaximumTokens / 2) + "] }}",
+      Repeated("{{1}}a", kMaximumTokens / 3),
+      "{% for i in range(100000) %}{{ 'a' * 40 }}{% endfor %}",
+      "{% set x %}{% for i in range(100000) %}{{ 'a' * 40 }}{% endfor %}{% endset %}",
   };
   for (const std::string& source : sources) {
     const double start = ProcessorSeconds();

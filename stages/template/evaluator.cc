@@ -326,8 +326,8 @@ void Evaluator::RunGeneration(const Stmt& stmt) {
 void Evaluator::WriteRun(std::string_view bytes, Provenance tag) {
   if (bytes.empty()) return;
   output_bytes_ += bytes.size();
-  if (output_bytes_ > limits_.output_bytes) {
-    Fail("the template writes more than " + std::to_string(limits_.output_bytes >> 20) + " MiB");
+  if (output_bytes_ > output_limit_) {
+    Fail("the template writes more than " + std::to_string(output_limit_) + " bytes, too many for this row");
     return;
   }
   if (output_.size() >= limits_.output_runs) {

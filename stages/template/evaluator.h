@@ -26,6 +26,10 @@ struct Limits {
   std::int64_t steps = 5'000'000;                    ///< nodes evaluated, plus bytes handled by built-ins / 64
   std::size_t memory_bytes = std::size_t{96} << 20;  ///< of values
   std::size_t output_bytes = std::size_t{48} << 20;
+  /// Of these any row may make so many; beyond that it must be large itself: a template writes what a row says and a
+  /// little more, and whatever is written has to be tokenized.
+  std::size_t small_output_bytes = std::size_t{2} << 20;
+  std::size_t output_per_row_byte = 8;
   std::size_t output_runs = std::size_t{1} << 20;  ///< pieces of different origin that are written
   int depth = 1'200;                               ///< statements, expressions and macro calls within each other
 };
@@ -64,9 +68,17 @@ struct Arguments {
 
 class Evaluator {
  public:
-  explicit Evaluator(const Limits& limits) : limits_(limits), arena_(limits.memory_bytes, limits.steps) {}
+  explicit Evaluator(const Limits& limits) : limits_(limits), arena_(limits.memory_bytes, limits.steps) {
+    SetRowBytes(0);
+  }
 
   Arena& arena() { return arena_; }
+
+  /// Sets how much the renderings to come may write, from the size of the row that they show.
+  void SetRowBytes(std::size_t bytes) {
+    const std::size_t wanted = limits_.small_output_bytes + bytes * limits_.output_per_row_byte;
+    output_limit_ = wanted < limits_.output_bytes ? wanted : limits_.output_bytes;
+  }
 
   /// Renders. `variables` holds the value of each NameId of the template, undefined where there is none. The runs stay
   /// valid until the arena is rewound or the next rendering.
@@ -237,6 +249,7 @@ class Evaluator {
   std::uint64_t next_serial_ = 1;
   std::vector<OutputRun> output_;
   std::size_t output_bytes_ = 0;
+  std::size_t output_limit_ = 0;
   std::int32_t owner_ = Provenance::kNoMessage;
   bool anonymous_iteration_ =
       false;  ///< in a loop over something other than messages: the first message set is its owner

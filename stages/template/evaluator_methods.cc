@@ -541,6 +541,8 @@ Value Evaluator::EscapeHtml(const Value& object) {
 }
 
 Value Evaluator::JoinWith(const Value& separator, std::span<const Value> items) {
+  if (!arena_.Fits(items.size() * 2 * (sizeof(Value) + sizeof(TextPiece)))) FailLimits();
+  if (failed()) return Value::None();
   std::vector<Value> texts;
   texts.reserve(items.size() * 2);
   std::size_t size = 0;

@@ -42,7 +42,10 @@ class Lexer {
   explicit Lexer(std::string text) : text_(std::move(text)) {}
 
   Result<std::vector<Token>> Run() {
-    while (position_ < text_.size()) DRAFTMILL_RETURN_IF_ERROR(ReadDataAndTag());
+    while (position_ < text_.size()) {
+      DRAFTMILL_RETURN_IF_ERROR(ReadDataAndTag());
+      DRAFTMILL_RETURN_IF_ERROR(CheckCount());
+    }
     Add(TokenType::kEnd, "");
     return std::move(tokens_);
   }
@@ -50,6 +53,12 @@ class Lexer {
  private:
   Status Fail(const std::string& message) const {
     return InvalidInput("template line " + std::to_string(line_) + ": " + message);
+  }
+
+  /// A token takes hundreds of bytes by the time it is parsed.
+  Status CheckCount() const {
+    if (tokens_.size() <= kMaximumTokens) return OkStatus();
+    return Fail("the template has more than " + std::to_string(kMaximumTokens) + " tokens");
   }
 
   void Add(TokenType type, std::string text) { tokens_.push_back({type, line_, std::move(text)}); }
@@ -171,6 +180,7 @@ class Lexer {
         continue;
       }
       DRAFTMILL_RETURN_IF_ERROR(ReadToken(closers));
+      DRAFTMILL_RETURN_IF_ERROR(CheckCount());
     }
     return Fail(is_block ? "the template ends inside {% ... %}" : "the template ends inside {{ ... }}");
   }

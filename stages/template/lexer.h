@@ -31,8 +31,9 @@ struct Token {
   std::string text;  ///< data, name, operator as written; a string with its escapes resolved; a number without '_'
 };
 
-/// Templates are a few KiB; nothing real comes near this.
-inline constexpr std::size_t kMaximumTemplateBytes = std::size_t{4} << 20;
+/// Templates are a few KiB of a few thousand tokens; nothing real comes near these.
+inline constexpr std::size_t kMaximumTemplateBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaximumTokens = std::size_t{1} << 17;
 
 Result<std::vector<Token>> Tokenize(std::string_view source);
 

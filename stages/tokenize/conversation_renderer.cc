@@ -37,6 +37,20 @@ bool HasText(const json::Value& value) {
                      [](const json::Member& member) { return HasText(member.second); });
 }
 
+/// About how many bytes a JSON value has, for the bound of what a template may write of it.
+std::size_t SizeOf(const json::Value& value) {
+  constexpr std::size_t kBytesOfAnyValue = 32;
+  std::size_t size = kBytesOfAnyValue;
+  if (value.is_string()) {
+    size += value.as_string().size();
+  } else if (value.is_array()) {
+    for (const json::Value& item : value.as_array()) size += SizeOf(item);
+  } else if (value.is_object()) {
+    for (const json::Member& member : value.as_object()) size += member.first.size() + SizeOf(member.second);
+  }
+  return size;
+}
+
 Provenance AddSlot(std::vector<FieldSlot>& slots, FieldSlot slot) {
   slots.push_back(std::move(slot));
   return Provenance::Field(static_cast<std::uint32_t>(slots.size() - 1));
@@ -82,6 +96,7 @@ Result<std::unique_ptr<const ConversationRenderer>> ConversationRenderer::Create
     std::unique_ptr<const jinja::ChatTemplate> chat_template, Options options) {
   std::unique_ptr<ConversationRenderer> renderer(new ConversationRenderer());
   for (const auto& [name, value] : options.variables) {
+    renderer->configured_bytes_ += SizeOf(value);
     if (name == "messages")
       return InvalidConfig("the template variable 'messages' comes from the row and cannot be set");
     const bool is_list = name == "tools" || name == "documents";
@@ -155,6 +170,7 @@ Status ConversationRenderer::Load(const json::Value& conversation, Scratch& scra
     scratch.messages_.push_back(LoadMessage(message, index++, scratch));
   }
   if (arena.over_budget()) return InvalidInput("the conversation is too large to be rendered");
+  scratch.evaluator_.SetRowBytes(SizeOf(conversation) + configured_bytes_);
   scratch.loaded_ = arena.mark();
   return OkStatus();
 }

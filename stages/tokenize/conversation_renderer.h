@@ -109,6 +109,7 @@ class ConversationRenderer {
   std::unique_ptr<const jinja::ChatTemplate> template_;
   Options options_;
   bool ends_with_prompt_ = false;
+  std::size_t configured_bytes_ = 0;  ///< of the variables
 };
 
 /// The message that a run belongs to: the owner of literal text, the message of field text; -1 for neither.

@@ -346,6 +346,19 @@ TEST(TokenizeStageTest, HostileConversations) {
   }
 }
 
+/// What a template may write grows with the row: a long one passes, a short one that becomes as long does not.
+TEST(TokenizeStageTest, OutputIsBoundedByTheRow) {
+  const std::string large(std::size_t{3} << 20, 'x');
+  Stage plain(kChatMl);
+  EXPECT_EQ(plain.Supervised(R"({"messages": [{"role": "user", "content": ")" + large +
+                             R"("}, {"role": "assistant", "content": "a"}]})"),
+            "a<|im_end|>");
+  Stage multiplying("{% for m in messages %}{% for i in range(90000) %}{{ m.content }}{% endfor %}{% endfor %}");
+  EXPECT_EQ(
+      multiplying.Supervised(R"({"messages": [{"role": "assistant", "content": "forty bytes, many times over"}]})"),
+      "! template");
+}
+
 TEST(TokenizeSpecTest, DeclaresWhatTheOptionsRead) {
   const StageSpec& spec = TokenizeSpec();
   EXPECT_EQ(spec.name, "tokenize");

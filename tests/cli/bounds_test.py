@@ -19,7 +19,17 @@ TEMPLATES = {
     "nests brackets": "{{ " + "(" * DEEP + "1",
     "nests lists": "{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
     "calls itself": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-    "is too long": "x" * 5_000_000,
+    "is too long": "x" * 1_100_000,
+    "has too many numbers": "{{ [" + "1," * 500_000 + "] }}",
+    "has too many statements": "{{1}}a" * 170_000,
+    "has too many brackets": "{{ " + "[" * 1_000_000,
+    "writes 40 MB of a row of nothing": "{% for i in range(99999) %}{{ 'a' * 400 }}{% endfor %}",
+    "writes 40 MB into a variable": "{% set x %}{% for i in range(99999) %}{{ 'a' * 400 }}{% endfor %}{% endset %}{{ x }}",
+    "writes a list as JSON": "{{ (['aaaa'] * 2000000) | tojson }}",
+    "writes a list as text": "{{ ['aaaa'] * 2000000 }}",
+    "joins a list": "{{ (['aaaaaaaaaa'] * 2000000) | join('b') }}",
+    "writes a long text": "{% set x = 'a' * 30000000 %}{{ x | upper }}",
+    "takes a text apart": "{{ ('a,' * 15000000).split(',') | list | tojson }}",
 }
 PATTERNS = ["(a+)+$|(a|aa)+b|(a|a)*d", "(?:a|aa)+(?:b|d)|x", "(" * DEEP]
 CHAT = {"messages": [{"role": "user", "content": "a" * 5000}, {"role": "assistant", "content": "b"}]}

@@ -3,7 +3,7 @@
 //   DRAFTMILL_RETURN_IF_ERROR(cuda::ExpandMatrix({.kind = ExpandKind::kInt4, .values = ..., .scales = ..., ...},
 //   stream));
 //
-// The value that a format defines, in float32, rounded once: the same bits as stages/extract/quantised_values.h. Bound
+// The value that a format defines, in float32, rounded once: the same bits as stages/extract/weights/quantised_values.h. Bound
 // by memory: what is written is four times as much as what is read. Queued, does not wait; a launch that the driver
 // refuses is kDevice. `reference` is the same in plain loops on host memory. Safe from any thread.
 #pragma once

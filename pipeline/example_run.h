@@ -15,7 +15,7 @@
 
 #include "pipeline/run.h"
 #include "stages/extract/extractor.h"
-#include "stages/extract/test_checkpoint.h"
+#include "stages/extract/model/test_checkpoint.h"
 
 namespace draftmill {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "stages/extract/model_config.h"
+#include "stages/extract/model/model_config.h"
 #include "stages/tokenize/tokenizer.h"
 
 namespace draftmill {

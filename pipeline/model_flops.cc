@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "stages/extract/layer_layout.h"
+#include "stages/extract/model/layer_layout.h"
 
 namespace draftmill {
 namespace {

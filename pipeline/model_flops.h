@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 
-#include "stages/extract/model_config.h"
+#include "stages/extract/model/model_config.h"
 
 namespace draftmill {
 

@@ -8,7 +8,7 @@
 #include "pipeline/run_inputs.h"
 #include "pipeline/stage_changes.h"
 #include "pipeline/stored_facts.h"
-#include "stages/extract/device_policy.h"
+#include "stages/extract/memory/device_policy.h"
 #include "stages/stage_spec.h"
 #include "state/state_reader.h"
 

@@ -26,7 +26,7 @@
 #include "pipeline/stop_signal.h"
 #include "pipeline/stored_facts.h"
 #include "pipeline/vocab_step.h"
-#include "stages/extract/final_norm_weight.h"
+#include "stages/extract/model/final_norm_weight.h"
 #include "stages/stage_spec.h"
 #include "stages/vocab_map/vocab_files.h"
 #include "state/run_lock.h"

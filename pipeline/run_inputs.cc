@@ -8,7 +8,7 @@
 
 #include "pipeline/source_epochs.h"
 #include "pipeline/stored_facts.h"
-#include "stages/extract/auto_sizes.h"
+#include "stages/extract/memory/auto_sizes.h"
 #include "stages/ingest/byte_stream.h"
 #include "stages/ingest/row_batch.h"
 #include "stages/ingest/row_reader.h"

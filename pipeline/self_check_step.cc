@@ -11,7 +11,7 @@
 
 #include "formats/shard_reader.h"
 #include "kernels/bfloat16.h"
-#include "stages/extract/head_reading.h"
+#include "stages/extract/cpu/head_reading.h"
 #include "stages/extract/self_check.h"
 
 namespace draftmill {

@@ -13,7 +13,8 @@ REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuite name="s" tests="4" failures="1" skipped="1">
   <testcase name="good" status="run"/>
   <testcase name="also good" status="run"/>
-  <testcase name="bad" status="fail"><failure message=""/></testcase>
+  <testcase name="bad" status="fail"><failure message=""/><system-out>one
+two</system-out></testcase>
   <testcase name="left out" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
 </testsuite>
 """
@@ -28,7 +29,13 @@ def test_counting_tells_skipped_from_passed(tmp_path):
     (tmp_path / "tests.xml").write_text(REPORT, encoding="utf-8")
     counted = count(tmp_path / "tests.xml")
     assert counted.returncode == 1
-    assert counted.stdout.splitlines() == ["skipped: left out", "failed: bad", "2 passed, 1 failed, 1 skipped"]
+    assert counted.stdout.splitlines() == [
+        "skipped: left out",
+        "failed: bad; the end of what it printed:",
+        "  one",
+        "  two",
+        "2 passed, 1 failed, 1 skipped",
+    ]
 
 
 def test_no_test_at_all_is_no_success(tmp_path):

@@ -9,7 +9,7 @@
 #ifdef DRAFTMILL_WITH_TORCH
 #include "pipeline/extract_bench.h"
 #endif
-#include "stages/extract/random_checkpoint.h"
+#include "stages/extract/model/random_checkpoint.h"
 #include "tools/command.h"
 
 namespace draftmill {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "pipeline/model_doctor.h"
-#include "stages/extract/model_folder.h"
+#include "stages/extract/model/model_folder.h"
 #include "tools/command.h"
 
 namespace draftmill {

@@ -1,6 +1,6 @@
 // The extraction engine of builds without torch: says so.
+#include "stages/extract/cpu/head_reading.h"
 #include "stages/extract/extractor.h"
-#include "stages/extract/head_reading.h"
 
 namespace draftmill {
 namespace {

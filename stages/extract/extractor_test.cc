@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "stages/extract/test_checkpoint.h"
+#include "stages/extract/model/test_checkpoint.h"
 
 namespace draftmill {
 namespace {

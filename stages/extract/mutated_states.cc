@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "stages/extract/cpu_extractor.h"
+#include "stages/extract/cpu/cpu_extractor.h"
 #include "stages/extract/states.h"
 
 namespace draftmill {

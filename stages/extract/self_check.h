@@ -1,7 +1,7 @@
 // What every run checks about its own states: are they what a drafter's trainer takes them for, and are they plausible?
 //
 //   std::vector<std::int64_t> positions = CheckedPositions(loss_mask, bounds, kCheckedPositions);
-//   DRAFTMILL_RETURN_IF_ERROR(ReadHead(head, x_n, tokens, check.agreement));         // head_reading.h; needs the
+//   DRAFTMILL_RETURN_IF_ERROR(ReadHead(head, x_n, tokens, check.agreement));         // cpu/head_reading.h; needs the
 //   engine if (!check.agreement.IsClear()) ... the states may be shifted, or stand before or after the wrong norm
 //
 // argmax(lm_head(norm(x_n[p]))) is compared with the token at p + 1, as stored and in the ways in which states have

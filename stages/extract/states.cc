@@ -13,7 +13,7 @@
 
 #include "base/json.h"
 #include "formats/safetensors.h"
-#include "stages/extract/auto_sizes.h"
+#include "stages/extract/memory/auto_sizes.h"
 #include "stages/extract/plan.h"
 #include "stages/records.h"
 #include "state/file_system.h"

@@ -1,0 +1,73 @@
+// Routed experts of a layer on a GPU, over the rows of a whole block: one product for each expert and matrix.
+//
+//   DeviceExperts experts(config);
+//   DRAFTMILL_RETURN_IF_ERROR(experts.Reserve(rows));
+//   DRAFTMILL_RETURN_IF_ERROR(experts.Run({...}, mlp, stream));
+//
+// Rows are sorted by expert, gathered, multiplied where they stand and summed for each token in the order of its
+// experts. The host learns how many rows each expert has before it queues the products: Run waits for that once, while
+// the GPU is busy with the shared experts and the gathering. Packed experts are expanded a few at a time, just before
+// their products. One object belongs to one thread and one GPU. What torch throws passes through.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "base/status.h"
+#include "kernels/device_buffer.h"
+#include "stages/extract/device/device_gated_mlp.h"
+#include "stages/extract/device/device_mlp_branch.h"
+
+namespace draftmill {
+
+class DeviceExperts {
+ public:
+  explicit DeviceExperts(const ModelConfig& config);
+
+  /// Makes room for so many rows. Waits for the GPU where something grows.
+  Status Reserve(std::int64_t rows);
+  /// `args.layer` has routed experts. `mlp` has room for kMostPieceRows of the rows.
+  Status Run(const MlpBranchArgs& args, DeviceGatedMlp& mlp, cudaStream_t stream);
+
+ private:
+  struct Matrices {
+    const Bf16* gate_up = nullptr;
+    const Bf16* down = nullptr;
+  };
+  struct DestroyEvent {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+
+  const MixtureOfExperts& moe() const { return *config_.experts; }
+  Status ReserveExpanded();
+  Status Route(const MlpBranchArgs& args, cudaStream_t stream);
+  Result<const Bf16*> RouterParts(const DeviceLayer& layer, std::int64_t& parts, cudaStream_t stream);
+  Result<std::int64_t> CountParts(const DeviceLayer& layer);
+  Status PlanSlots(std::int64_t rows, cudaStream_t stream);
+  Status RunShared(const MlpBranchArgs& args, DeviceGatedMlp& mlp, cudaStream_t stream);
+  Status RunExperts(const DeviceLayer& layer, DeviceGatedMlp& mlp, cudaStream_t stream);
+  Status Expand(const DeviceLayer& layer, std::int64_t first, std::int64_t count, cudaStream_t stream);
+  Matrices MatricesOf(const DeviceLayer& layer, std::int64_t expert) const;
+  std::int64_t RowsOf(std::int64_t expert) const {
+    return host_first_slot_.data()[expert + 1] - host_first_slot_.data()[expert];
+  }
+
+  const ModelConfig config_;
+  std::int64_t rows_ = 0;
+  std::map<const float*, std::int64_t> parts_of_routers_;  ///< by where the layer's vectors stand
+  std::unique_ptr<CUevent_st, DestroyEvent> planned_;      ///< the experts' rows are known on the host
+  cuda::DeviceBuffer<Bf16> router_parts_;                  ///< [parts, experts, hidden]
+  cuda::DeviceBuffer<float> logits_;                       ///< [rows, parts, experts]
+  cuda::DeviceBuffer<std::int32_t> chosen_;                ///< [rows, top_k]
+  cuda::DeviceBuffer<float> weights_;                      ///< [rows, top_k]
+  cuda::DeviceBuffer<std::int32_t> slots_;                 ///< [rows, top_k]
+  cuda::DeviceBuffer<std::int32_t> slot_rows_;             ///< [rows * top_k]
+  cuda::DeviceBuffer<std::int32_t> first_slot_;            ///< [experts + 1]
+  cuda::DeviceBuffer<std::int32_t> scratch_;
+  cuda::PinnedBuffer<std::int32_t> host_first_slot_;  ///< [experts + 1]
+  cuda::DeviceBuffer<Bf16> expert_rows_;              ///< [rows * top_k, hidden]: what experts get, then what they give
+  cuda::DeviceBuffer<Bf16> expanded_;                 ///< [kExpandedExperts][gate_up, down]
+};
+
+}  // namespace draftmill

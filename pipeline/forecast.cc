@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "stages/ingest/byte_stream.h"
 #include "stages/ingest/conversation.h"
+#include "stages/ingest/row_batch.h"
 #include "stages/ingest/row_reader.h"
 
 namespace draftmill {
@@ -21,20 +23,24 @@ struct FileSample {
   std::int64_t tokens = 0;
   std::int64_t packed_bytes = 0;
   bool reached_end = false;
+  std::string first_refusal;  ///< why the first row gave no token
 };
 
-std::int64_t TokensOfRow(std::string_view text, const RunInputs& inputs, RowForm form,
-                         TokenizeStage::LocalState& local) {
-  Result<json::Value> row = json::Parse(text);
-  if (!row.ok()) return 0;
-  const Result<json::Value> conversation = CanonicalConversation(std::move(row).value(), form, inputs.ingest.normalize);
-  if (!conversation.ok()) return 0;
-  const Result<std::vector<TokenizedSample>> samples = inputs.tokenize->TokenizeRow(*conversation, local);
-  if (!samples.ok()) return 0;
+/// Tokens of a row's samples; the failure of the first sample where there are none.
+Result<std::int64_t> TokensOfRow(const RawRow& raw, const RunInputs& inputs, RowForm form,
+                                 TokenizeStage::LocalState& local) {
+  RowRefusal refusal;
+  Result<json::Value> row = ParseRawRow(raw, inputs.ingest.max_row_bytes, refusal);
+  if (!row.ok()) return row.status();
+  DRAFTMILL_ASSIGN_OR_RETURN(const json::Value conversation,
+                             CanonicalConversation(std::move(row).value(), form, inputs.ingest.normalize));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<TokenizedSample> samples,
+                             inputs.tokenize->TokenizeRow(conversation, local));
   std::int64_t tokens = 0;
-  for (const TokenizedSample& sample : *samples) {
+  for (const TokenizedSample& sample : samples) {
     if (sample.error_reason.empty()) tokens += static_cast<std::int64_t>(sample.input_ids.size());
   }
+  if (tokens == 0 && !samples.empty()) return InvalidInput(samples.front().error_message);
   return tokens;
 }
 
@@ -53,9 +59,9 @@ Result<FileSample> SampleFile(const SourceFile& source, const RunInputs& inputs,
     }
     ++sample.rows;
     unpacked_bytes = row.byte_offset + row.size_bytes;
-    if (!row.is_too_long && row.fault.empty()) {
-      sample.tokens += TokensOfRow(row.text, inputs, inputs.ingest.sources[source.spec].form, local);
-    }
+    const Result<std::int64_t> tokens = TokensOfRow(row, inputs, inputs.ingest.sources[source.spec].form, local);
+    if (tokens.ok()) sample.tokens += *tokens;
+    if (!tokens.ok() && sample.rows == 1) sample.first_refusal = tokens.status().message();
   }
   // A packed file reads ahead, so its rows seem larger than they are; a plain one is counted exactly.
   sample.packed_bytes = std::max<std::int64_t>(1, std::min(reader.packed_bytes(), unpacked_bytes));
@@ -103,6 +109,9 @@ Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files)
   const std::unique_ptr<TokenizeStage::LocalState> local = inputs.tokenize->MakeLocalState();
   for (const SourceFile& source : inputs.source_files) {
     DRAFTMILL_ASSIGN_OR_RETURN(const FileSample sample, SampleFile(source, inputs, files, *local));
+    if (sample.tokens == 0) {
+      forecast.barren.push_back({source.path, sample.rows, sample.rows == 0 ? "it has no rows" : sample.first_refusal});
+    }
     if (sample.rows == 0) continue;
     const double scale = sample.reached_end
                              ? 1.0

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "pipeline/run_inputs.h"
@@ -11,12 +13,20 @@
 
 namespace draftmill {
 
+/// A source file of which nothing can be used, as far as was looked.
+struct BarrenSource {
+  std::string path;
+  std::int64_t rows = 0;  ///< looked at
+  std::string why;        ///< of the first row
+};
+
 struct Forecast {
   bool is_exact = false;  ///< everything is tokenized already
   std::int64_t rows = 0;
   std::int64_t tokens = 0;
   std::int64_t states_bytes = 0;       ///< of all hidden states
   std::int64_t states_bytes_left = 0;  ///< of those that are not published yet
+  std::vector<BarrenSource> barren;    ///< only where the sources were sampled
 };
 
 /// Whether the states that are left fit on the disk beside what must stay free.

@@ -78,6 +78,15 @@ json::Value PlanFacts(const RunInputs& inputs) {
   return json::Value(std::move(facts));
 }
 
+/// The sources of which not one of the rows that were looked at can be used.
+json::Array BarrenFacts(const std::vector<BarrenSource>& sources) {
+  json::Array facts;
+  for (const BarrenSource& source : sources) {
+    facts.push_back(json::Object{{"path", source.path}, {"rows_looked_at", source.rows}, {"why", source.why}});
+  }
+  return facts;
+}
+
 }  // namespace
 
 Result<json::Value> PlanRun(const Config& config) {
@@ -91,6 +100,7 @@ Result<json::Value> PlanRun(const Config& config) {
   if (!forecast.is_exact || known.chunks.empty()) {
     DRAFTMILL_ASSIGN_OR_RETURN(const Forecast sampled, ForecastFromSources(inputs, files));
     if (forecast.tokens == 0) forecast = sampled;
+    forecast.barren = sampled.barren;
   }
   json::Array stages;
   bool input_may_change = false;
@@ -104,7 +114,7 @@ Result<json::Value> PlanRun(const Config& config) {
   std::string folder = work;
   while (!files.Exists(folder) && ParentPath(folder) != folder) folder = ParentPath(folder);
   DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files.Space(folder));
-  return json::Value(json::Object{
+  json::Object plan{
       {"work", work},
       {"stages", std::move(stages)},
       {"model", json::Object{{"family", inputs.model.family}, {"weight_bytes", inputs.model.weight_bytes}}},
@@ -117,7 +127,9 @@ Result<json::Value> PlanRun(const Config& config) {
       {"plan", PlanFacts(inputs)},
       {"disk", json::Object{{"free_bytes", space.free_bytes},
                             {"min_free_disk_bytes", inputs.min_free_disk_bytes},
-                            {"holds_the_states", FitsOnDisk(forecast, space, inputs.min_free_disk_bytes)}}}});
+                            {"holds_the_states", FitsOnDisk(forecast, space, inputs.min_free_disk_bytes)}}}};
+  if (!forecast.barren.empty()) plan.emplace_back("sources_without_samples", BarrenFacts(forecast.barren));
+  return json::Value(std::move(plan));
 }
 
 }  // namespace draftmill

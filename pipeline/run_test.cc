@@ -247,6 +247,21 @@ TEST_F(RunTest, PlanSaysWhatWouldRun) {
   EXPECT_FALSE(fs::exists(work()));
 }
 
+TEST_F(RunTest, PlanNamesSourcesOfWhichNoRowCanBeUsed) {
+  const Result<json::Value> good = PlanRun(example_.Load());
+  ASSERT_TRUE(good.ok()) << good.status().ToString();
+  EXPECT_EQ(good->Find("sources_without_samples"), nullptr);
+  Write(folder_ / "rows.jsonl", "{\"nothing\": 1}\n\n{\"messages\": []}\n");
+  const Result<json::Value> plan = PlanRun(example_.Load());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  const json::Value* sources = plan->Find("sources_without_samples");
+  ASSERT_NE(sources, nullptr);
+  ASSERT_EQ(sources->as_array().size(), 1U);
+  EXPECT_NE(sources->as_array()[0].Find("path")->as_string().find("rows.jsonl"), std::string::npos);
+  EXPECT_EQ(sources->as_array()[0].Find("rows_looked_at")->as_integer(), 2);
+  EXPECT_NE(sources->as_array()[0].Find("why")->as_string(), "");
+}
+
 TEST_F(RunTest, PlanSaysThatTheDiskIsTooSmallWhereTheRunWouldRefuse) {
   std::string text = ReadFile(folder_ / "pipeline.yaml");
   Write(folder_ / "pipeline.yaml", text.replace(text.find("min_free_disk: 0"), 16, "min_free_disk: 100TiB"));

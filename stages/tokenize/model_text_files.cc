@@ -129,6 +129,7 @@ Status ReadTemplateFile(const std::string& path, ModelTextFiles& files) {
     return OkStatus();
   }
   DRAFTMILL_ASSIGN_OR_RETURN(files.chat_template, RealFileSystem().ReadAll(path, kMaximumFileBytes));
+  if (files.chat_template.empty()) return InvalidConfig(path + ": the chat template is empty");
   files.template_place = path;
   return OkStatus();
 }

@@ -237,7 +237,8 @@ Status TokenizeStage::ProcessText(const json::Value& row, LocalState& local, con
 
 Status TokenizeStage::ProcessConversation(const json::Value& row, LocalState& local, const Sink& sink) const {
   if (renderer_ == nullptr) {
-    return InvalidConfig("the model has no chat template; name one with tokenize.template");
+    return InvalidConfig(
+        "the model has no chat template; name one with tokenize.template, or --template of `draftmill tokenize`");
   }
   const bool with_tools = tool_renderer_ != nullptr && renderer_->OfRowOrConfigured(row, "tools") != nullptr;
   const ConversationRenderer& renderer = with_tools ? *tool_renderer_ : *renderer_;

@@ -52,6 +52,7 @@ class TokenizeTest(unittest.TestCase):
 
     def test_what_is_wrong_is_refused_before_anything_is_printed(self):
         rows = self.write("rows.jsonl", '{"text": "a"}\n')
+        chat = self.write("chat.jsonl", '{"messages": [{"role": "assistant", "content": "a"}]}\n')
         tokenizer = ("--tokenizer", self.tokenizer)
         for arguments, message in (
             ((rows,), "--model"),
@@ -61,6 +62,8 @@ class TokenizeTest(unittest.TestCase):
             (("--tokenizer", self.folder / "absent.json", rows), "absent.json"),
             (("--model", self.folder / "absent", rows), "absent"),
             ((*tokenizer, "--template", self.folder / "absent.jinja", rows), "absent.jinja"),
+            ((*tokenizer, "--template", self.write("empty.jinja", ""), rows), "empty.jinja: the chat template is empty"),
+            ((*tokenizer, chat), "--template"),
             ((*tokenizer, "--param", "max_length=many", rows), "`tokenize.max_length` must be an integer"),
             ((*tokenizer, "--param", "max_lenght=3", rows), "did you mean `max_length`?"),
             ((*tokenizer, "--set", "x=y", rows), "--set x"),

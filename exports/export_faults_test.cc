@@ -12,7 +12,7 @@
 
 #include "base/test_clock.h"
 #include "exports/export_run.h"
-#include "pipeline/example_run.h"
+#include "pipeline/testing/example_run.h"
 #include "state/faulty_file_system.h"
 
 namespace draftmill {

@@ -20,7 +20,7 @@
 #include "formats/corpus_chunk.h"
 #include "formats/published_file.h"
 #include "formats/shard_reader.h"
-#include "pipeline/format_units.h"
+#include "pipeline/progress/format_units.h"
 #include "state/fingerprint.h"
 
 namespace draftmill {

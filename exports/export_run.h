@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "exports/export_format.h"
 #include "exports/selection.h"
-#include "pipeline/progress.h"
+#include "pipeline/progress/progress.h"
 #include "state/file_system.h"
 
 namespace draftmill {

@@ -1,5 +1,5 @@
 // The program draftmill_example: the draftmill command with an engine that stands in for the real one
-// (pipeline/example_run.h), so that whole runs take a moment and need no torch, and with faults on request. Tests only.
+// (pipeline/testing/example_run.h), so that whole runs take a moment and need no torch, and with faults on request. Tests only.
 //
 // DRAFTMILL_EXAMPLE_FAULT=KIND:N does what KIND says when the process comes to its N-th change of the disk, SQLite's
 // included (state/faulty_file_system.h, state/sqlite_over_file_system.h):
@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/example_run.h"
+#include "pipeline/testing/example_run.h"
 #include "state/faulty_file_system.h"
 #include "state/sqlite_over_file_system.h"
 #include "tools/command.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #ifdef DRAFTMILL_WITH_TORCH
-#include "pipeline/extract_bench.h"
+#include "pipeline/bench/extract_bench.h"
 #endif
 #include "stages/extract/model/random_checkpoint.h"
 #include "tools/command.h"

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "pipeline/facts_text.h"
+#include "pipeline/reports/facts_text.h"
 #include "stages/stage_spec.h"
 
 namespace draftmill {

@@ -11,9 +11,9 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "pipeline/config.h"
+#include "pipeline/config/config.h"
 #include "pipeline/exit_status.h"
-#include "pipeline/run.h"
+#include "pipeline/run/run.h"
 
 namespace CLI {
 class App;

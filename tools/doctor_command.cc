@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "pipeline/model_doctor.h"
+#include "pipeline/reports/model_doctor.h"
 #include "stages/extract/model/model_folder.h"
 #include "tools/command.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "exports/export_run.h"
-#include "pipeline/progress.h"
-#include "pipeline/stop_signal.h"
+#include "pipeline/progress/progress.h"
+#include "pipeline/progress/stop_signal.h"
 #include "stages/tokenize/tokenizer.h"
 #include "state/file_system.h"
 #include "tools/command.h"

@@ -2,8 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/inspect_report.h"
-#include "pipeline/sample_name.h"
+#include "pipeline/reports/inspect_report.h"
+#include "pipeline/reports/sample_name.h"
 #include "stages/tokenize/tokenizer.h"
 #include "state/file_system.h"
 #include "tools/command.h"

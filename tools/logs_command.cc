@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "pipeline/detached_run.h"
-#include "pipeline/stop_signal.h"
+#include "pipeline/progress/stop_signal.h"
+#include "pipeline/reports/detached_run.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

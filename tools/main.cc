@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/nearest_name.h"
+#include "pipeline/config/nearest_name.h"
 #include "tools/command.h"
 
 namespace draftmill {

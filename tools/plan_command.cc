@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/run.h"
+#include "pipeline/run/run.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/quarantine_report.h"
+#include "pipeline/reports/quarantine_report.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

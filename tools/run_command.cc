@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/detached_run.h"
-#include "pipeline/progress.h"
-#include "pipeline/run.h"
-#include "pipeline/stop_signal.h"
+#include "pipeline/progress/progress.h"
+#include "pipeline/progress/stop_signal.h"
+#include "pipeline/reports/detached_run.h"
+#include "pipeline/run/run.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

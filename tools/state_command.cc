@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/rebuild.h"
+#include "pipeline/run/rebuild.h"
 #include "state/file_system.h"
 #include "state/run_lock.h"
 #include "tools/command.h"

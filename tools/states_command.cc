@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/json.h"
-#include "pipeline/stop_signal.h"
+#include "pipeline/progress/stop_signal.h"
 #include "stages/extract/states.h"
 #include "tools/command.h"
 

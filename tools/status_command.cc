@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "pipeline/status_report.h"
+#include "pipeline/reports/status_report.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

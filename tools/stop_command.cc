@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/stop_run.h"
+#include "pipeline/reports/stop_run.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/tokenize_rows.h"
+#include "pipeline/run/tokenize_rows.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

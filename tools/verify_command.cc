@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/facts_text.h"
-#include "pipeline/progress.h"
-#include "pipeline/stop_signal.h"
-#include "pipeline/verify.h"
-#include "pipeline/verify_progress.h"
+#include "pipeline/progress/progress.h"
+#include "pipeline/progress/stop_signal.h"
+#include "pipeline/reports/facts_text.h"
+#include "pipeline/verify/verify.h"
+#include "pipeline/verify/verify_progress.h"
 #include "state/file_system.h"
 #include "state/run_lock.h"
 #include "state/schema.h"

@@ -2,10 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "pipeline/facts_text.h"
-#include "pipeline/run_inputs.h"
-#include "pipeline/sample_name.h"
-#include "pipeline/why_report.h"
+#include "pipeline/reports/facts_text.h"
+#include "pipeline/reports/sample_name.h"
+#include "pipeline/reports/why_report.h"
+#include "pipeline/run/run_inputs.h"
 #include "state/file_system.h"
 #include "tools/command.h"
 

@@ -1,0 +1,130 @@
+#include "pipeline/run/forecast.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stages/ingest/byte_stream.h"
+#include "stages/ingest/conversation.h"
+#include "stages/ingest/row_batch.h"
+#include "stages/ingest/row_reader.h"
+
+namespace draftmill {
+namespace {
+
+/// Rows looked at in each source file.
+constexpr int kSampledRows = 64;
+
+/// What the sampled rows of one file were like.
+struct FileSample {
+  std::int64_t rows = 0;
+  std::int64_t tokens = 0;
+  std::int64_t packed_bytes = 0;
+  bool reached_end = false;
+  std::string first_refusal;  ///< why the first row gave no token
+};
+
+/// Tokens of a row's samples; the failure of the first sample where there are none.
+Result<std::int64_t> TokensOfRow(const RawRow& raw, const RunInputs& inputs, RowForm form,
+                                 TokenizeStage::LocalState& local) {
+  RowRefusal refusal;
+  Result<json::Value> row = ParseRawRow(raw, inputs.ingest.max_row_bytes, refusal);
+  if (!row.ok()) return row.status();
+  DRAFTMILL_ASSIGN_OR_RETURN(const json::Value conversation,
+                             CanonicalConversation(std::move(row).value(), form, inputs.ingest.normalize));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<TokenizedSample> samples,
+                             inputs.tokenize->TokenizeRow(conversation, local));
+  std::int64_t tokens = 0;
+  for (const TokenizedSample& sample : samples) {
+    if (sample.error_reason.empty()) tokens += static_cast<std::int64_t>(sample.input_ids.size());
+  }
+  if (tokens == 0 && !samples.empty()) return InvalidInput(samples.front().error_message);
+  return tokens;
+}
+
+Result<FileSample> SampleFile(const SourceFile& source, const RunInputs& inputs, FileSystem& files,
+                              TokenizeStage::LocalState& local) {
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(files, source.path));
+  RowReader reader(std::move(stream), source.layout, inputs.ingest.max_row_bytes);
+  FileSample sample;
+  std::int64_t unpacked_bytes = 0;
+  RawRow row;
+  while (sample.rows < kSampledRows) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const bool more, reader.Next(row));
+    if (!more) {
+      sample.reached_end = true;
+      break;
+    }
+    ++sample.rows;
+    unpacked_bytes = row.byte_offset + row.size_bytes;
+    const Result<std::int64_t> tokens = TokensOfRow(row, inputs, inputs.ingest.sources[source.spec].form, local);
+    if (tokens.ok()) sample.tokens += *tokens;
+    if (!tokens.ok() && sample.rows == 1) sample.first_refusal = tokens.status().message();
+  }
+  // A packed file reads ahead, so its rows seem larger than they are; a plain one is counted exactly.
+  sample.packed_bytes = std::max<std::int64_t>(1, std::min(reader.packed_bytes(), unpacked_bytes));
+  return sample;
+}
+
+/// How many rows of the entry may be taken.
+std::int64_t RowsTaken(const SourceSpec& spec, std::int64_t rows) {
+  if (spec.take_rows) return std::min(*spec.take_rows, rows);
+  if (spec.take_fraction) return static_cast<std::int64_t>(*spec.take_fraction * static_cast<double>(rows));
+  return rows;
+}
+
+}  // namespace
+
+bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes) {
+  return forecast.states_bytes_left <= space.free_bytes - min_free_disk_bytes;
+}
+
+Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token) {
+  Forecast forecast;
+  forecast.is_exact = true;
+  std::int64_t tokenized_rows = 0;
+  std::int64_t tokenized_tokens = 0;
+  std::int64_t published_tokens = 0;
+  for (const ChunkRecord& chunk : chunks) {
+    forecast.rows += chunk.rows;
+    published_tokens += chunk.published_tokens;
+    if (!chunk.tokenized) continue;
+    tokenized_rows += chunk.rows;
+    tokenized_tokens += chunk.tokens;
+  }
+  forecast.is_exact = tokenized_rows == forecast.rows;
+  const double share =
+      tokenized_rows == 0 ? 0 : static_cast<double>(forecast.rows) / static_cast<double>(tokenized_rows);
+  forecast.tokens =
+      forecast.is_exact ? tokenized_tokens : static_cast<std::int64_t>(share * static_cast<double>(tokenized_tokens));
+  forecast.states_bytes = forecast.tokens * bytes_per_token;
+  forecast.states_bytes_left = (forecast.tokens - published_tokens) * bytes_per_token;
+  return forecast;
+}
+
+Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files) {
+  Forecast forecast;
+  const std::unique_ptr<TokenizeStage::LocalState> local = inputs.tokenize->MakeLocalState();
+  for (const SourceFile& source : inputs.source_files) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const FileSample sample, SampleFile(source, inputs, files, *local));
+    if (sample.tokens == 0) {
+      forecast.barren.push_back({source.path, sample.rows, sample.rows == 0 ? "it has no rows" : sample.first_refusal});
+    }
+    if (sample.rows == 0) continue;
+    const double scale = sample.reached_end
+                             ? 1.0
+                             : static_cast<double>(source.info.size_bytes) / static_cast<double>(sample.packed_bytes);
+    const auto rows = static_cast<std::int64_t>(scale * static_cast<double>(sample.rows));
+    const std::int64_t taken = RowsTaken(inputs.ingest.sources[source.spec], rows);
+    forecast.rows += taken;
+    forecast.tokens += static_cast<std::int64_t>(static_cast<double>(taken) * static_cast<double>(sample.tokens) /
+                                                 static_cast<double>(sample.rows));
+  }
+  forecast.states_bytes = forecast.tokens * inputs.plan.bytes_per_token;
+  forecast.states_bytes_left = forecast.states_bytes;
+  return forecast;
+}
+
+}  // namespace draftmill

@@ -1,0 +1,41 @@
+// How much a run will make, before it is made: from the database where a part is done, from a sample of the sources'
+// rows where nothing is. An estimate for `plan` and for the check of the disk, never a promise.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "pipeline/run/run_inputs.h"
+#include "state/file_system.h"
+#include "state/state_records.h"
+
+namespace draftmill {
+
+/// A source file of which nothing can be used, as far as was looked.
+struct BarrenSource {
+  std::string path;
+  std::int64_t rows = 0;  ///< looked at
+  std::string why;        ///< of the first row
+};
+
+struct Forecast {
+  bool is_exact = false;  ///< everything is tokenized already
+  std::int64_t rows = 0;
+  std::int64_t tokens = 0;
+  std::int64_t states_bytes = 0;       ///< of all hidden states
+  std::int64_t states_bytes_left = 0;  ///< of those that are not published yet
+  std::vector<BarrenSource> barren;    ///< only where the sources were sampled
+};
+
+/// Whether the states that are left fit on the disk beside what must stay free.
+bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes);
+
+/// From chunks that exist: what is tokenized is exact, the rest is taken to be like it.
+Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token);
+
+/// From the first rows of each source file, tokenized in memory.
+Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files);
+
+}  // namespace draftmill

@@ -421,6 +421,22 @@ def test_missing_model_folder(finished):
     refused(finished, f"no folder {finished.model}", "model.path")
 
 
+def test_engine_whose_libraries_do_not_load(tmp_path, model, undisturbed):
+    """Said before anything is started, and no hindrance where no state is to be made."""
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    (libraries / "libdraftmill_products.so").write_text("not a library", encoding="utf-8")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+    place = Place(tmp_path / "run", model)
+    place.write(good_lines())
+    outcome = place.run(env=environment)
+    assert outcome.returncode == NOT_STARTED, outcome.stderr
+    assert "libdraftmill_products.so cannot be loaded" in outcome.stderr
+    assert not place.work.exists()
+    assert place.run("--until", "vocab_map", env=environment).returncode == COMPLETE
+    assert undisturbed.run(env=environment).returncode == COMPLETE
+
+
 # --- state.db --------------------------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,8 @@ class PipelineRun {
         clock_(*environment.clock),
         make_extractor_(environment.make_extractor),
         work_(config.work_folder()) {
-    if (!make_extractor_ && ExtractorIsBuilt()) make_extractor_ = &Extractor::Create;
+    engine_is_built_in_ = !make_extractor_ && ExtractorIsBuilt();
+    if (engine_is_built_in_) make_extractor_ = &Extractor::Create;
   }
 
   RunReport Execute();
@@ -70,7 +71,7 @@ class PipelineRun {
   std::vector<ChunkRecord> WantedChunks() const;
   bool StatesAreWanted(const std::vector<ChunkRecord>& wanted) const;
   bool StatesMayBeWanted() const;
-  Status TakeGpus(ExtractOptions& options);
+  Status PrepareEngine(ExtractOptions& options);
   Status OpenExtractor();
   Status CheckNumerics();
   Status CheckWeights();
@@ -98,6 +99,7 @@ class PipelineRun {
   FileSystem& files_;
   Clock& clock_;
   std::function<Result<std::unique_ptr<Extractor>>(const ExtractOptions&)> make_extractor_;
+  bool engine_is_built_in_ = false;
   const std::string work_;
   const std::int64_t start_ns_ = clock_.MonotonicNs();
 
@@ -138,7 +140,7 @@ Status PipelineRun::Prepare() {
   if (files_.Exists(work_)) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
   DRAFTMILL_RETURN_IF_ERROR(ReadKnown());
   TakeDevices take_devices;
-  if (StatesMayBeWanted()) take_devices = [this](ExtractOptions& options) { return TakeGpus(options); };
+  if (StatesMayBeWanted()) take_devices = [this](ExtractOptions& options) { return PrepareEngine(options); };
   DRAFTMILL_ASSIGN_OR_RETURN(inputs_, LoadRunInputs(config_, files_, known_, take_devices));
   fingerprints_ = MakeFingerprints(config_, inputs_);
   if (StopSignal::Requested()) return Cancelled("stopped on request before anything was started");
@@ -166,9 +168,10 @@ bool PipelineRun::StatesMayBeWanted() const {
   return chunks_.empty() || RerunsStates() || StatesAreWanted(chunks_);
 }
 
-Status PipelineRun::TakeGpus(ExtractOptions& options) {
+Status PipelineRun::PrepareEngine(ExtractOptions& options) {
   options.say = [this](const std::string& text) { progress_.Line(text); };
   options.should_stop = ShouldStop();
+  if (engine_is_built_in_) DRAFTMILL_RETURN_IF_ERROR(LoadEngineLibraries(options));
   return ClaimDevices(options);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stages/extract/cpu/cpu_extractor.h"
+#include "stages/extract/cpu/products.h"
 #include "stages/extract/device/device_claim.h"
 #include "stages/extract/device/device_engine.h"
 #include "stages/extract/device/gpu_reader.h"
@@ -81,6 +82,16 @@ Status ClaimDevices(ExtractOptions& options) {
   DRAFTMILL_ASSIGN_OR_RETURN(devices, engine->Devices());
   options.device_bytes = LeastFree(devices);
   return OkStatus();
+}
+
+Status LoadEngineLibraries(const ExtractOptions& options) {
+  // A GPU's states are read on the CPU too, for the self-check.
+  if (const Status products = LoadProducts(); !products.ok()) {
+    return Unsupported(products.message() +
+                       ". Nothing was started. Set up and build again (tools/setup.sh), or make all but the states: "
+                       "draftmill run TARGET --until vocab_map");
+  }
+  return options.device == "cuda" ? LoadDeviceEngine().status() : OkStatus();
 }
 
 Result<std::unique_ptr<Extractor>> Extractor::Create(const ExtractOptions& options) {

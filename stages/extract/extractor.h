@@ -141,6 +141,10 @@ Status ResolveDevice(const ModelDescription& model, ExtractOptions& options);
 /// with process and memory, or waits for them (options.occupied). Free memory is read again. Success on the CPU.
 Status ClaimDevices(ExtractOptions& options);
 
+/// Loads the libraries that the engine for the device of `options` needs, so that a missing one is known before anything is
+/// started. Cheap when called again. kUnsupported names the library.
+Status LoadEngineLibraries(const ExtractOptions& options);
+
 /// True in builds that contain the engine (not in the text build).
 bool ExtractorIsBuilt();
 

@@ -26,6 +26,8 @@ Status ResolveDevice(const ModelDescription& /*model*/, ExtractOptions& options)
 
 Status ClaimDevices(ExtractOptions& /*options*/) { return OkStatus(); }
 
+Status LoadEngineLibraries(const ExtractOptions& /*options*/) { return Absent(); }
+
 bool ExtractorIsBuilt() { return false; }
 
 }  // namespace draftmill

@@ -11,7 +11,7 @@ std::string LoaderMessage() {
 
 Result<void*> FindPluginSymbol(const char* library, const char* symbol) {
   void* const plugin = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (plugin == nullptr) return Unsupported(std::string(library) + " cannot be loaded: " + LoaderMessage());
+  if (plugin == nullptr) return Unsupported(std::string(library) + " cannot be loaded (" + LoaderMessage() + ")");
   return dlsym(plugin, symbol);
 }
 

@@ -33,6 +33,7 @@ enum class ExprKind : std::uint8_t {
   kDivide,
   kFloorDivide,
   kModulo,
+  kPower,
   kConcat,   ///< items joined with ~
   kCompare,  ///< a, then comparisons
   kAnd,
@@ -78,7 +79,7 @@ struct Expr {
   std::string text;
   const Expr* a = nullptr;
   const Expr* b = nullptr;  ///< of calls, filters and tests: what * unpacks into further arguments
-  const Expr* c = nullptr;
+  const Expr* c = nullptr;  ///< of calls, filters and tests: what ** unpacks into named ones
   const Expr* d = nullptr;
   std::vector<const Expr*> items;
   std::vector<Keyword> keywords;
@@ -105,6 +106,8 @@ enum class StmtKind : std::uint8_t {
   kMacro,
   kFilterBlock,
   kGeneration,
+  kCallBlock,
+  kWith,
   kBreak,
   kContinue
 };
@@ -120,19 +123,30 @@ struct Parameter {
   const Expr* fallback;  ///< null where there is no default
 };
 
+struct Assignment {
+  Target target;
+  const Expr* value;
+};
+
 struct Stmt {
   StmtKind kind = StmtKind::kData;
   int line = 0;
-  Value data;                    ///< kData
-  const Expr* expr = nullptr;    ///< output, iterable, value, filter chain of a block
-  const Expr* filter = nullptr;  ///< kFor: the condition after `if`
-  Target target;                 ///< kFor, kSet, kSetBlock
-  Body body;                     ///< kFor, kSetBlock, kMacro, kFilterBlock, kGeneration
-  Body otherwise;                ///< kFor: else
-  std::vector<Branch> branches;  ///< kIf
-  NameId name = kNoName;         ///< kMacro
-  std::string text;              ///< kMacro: the name
-  std::vector<Parameter> parameters;
+  Value data;                           ///< kData
+  const Expr* expr = nullptr;           ///< output, iterable, value, filter chain of a block
+  const Expr* filter = nullptr;         ///< kFor: the condition after `if`
+  Target target;                        ///< kFor, kSet, kSetBlock
+  Body body;                            ///< kFor, kSetBlock, kMacro, kFilterBlock, kGeneration, kCallBlock, kWith
+  Body otherwise;                       ///< kFor: else
+  std::vector<Branch> branches;         ///< kIf
+  NameId name = kNoName;                ///< kMacro
+  std::string text;                     ///< kMacro: the name
+  std::vector<Parameter> parameters;    ///< kMacro, kCallBlock
+  std::vector<Assignment> assignments;  ///< kWith
+  bool recursive = false;               ///< kFor
+  /// kMacro, kCallBlock: the names under which the body sees what goes beyond the parameters, where it mentions them.
+  NameId varargs = kNoName;
+  NameId kwargs = kNoName;
+  NameId caller = kNoName;
 };
 
 /// A whole parsed template, owner of all nodes.

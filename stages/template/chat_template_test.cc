@@ -153,16 +153,16 @@ TEST(ChatTemplateTest, ErrorsAreThoseOfJinja) {
 
 TEST(ChatTemplateTest, RefusesByName) {
   ExpectAll({{"{% include 'x' %}", "! template line 1: {% include %} is not supported"},
-             {"\n{% call f() %}{% endcall %}", "! template line 2: {% call %} is not supported"},
-             {"{% for x in y recursive %}{% endfor %}", "! template line 1: {% for ... recursive %} is not supported"},
+             {"\n{% block f %}{% endblock %}", "! template line 2: {% block %} is not supported"},
              {"{{ x | wordwrap }}", "! template line 1: the filter 'wordwrap' is not supported"},
              {"{{ x | nosuch }}", "! template line 1: No filter named 'nosuch'."},
              {"{% if true %}ok{% else %}{{ x | nosuch }}{% endif %}", "ok"},
              {"{{ 1 | nosuch if false else 'ok' }}{{ 'ok' if true else (1 is nosuch) }}", "okok"},
              {"{{ 1 | nosuch if true else 'ok' }}", "! template line 1: No filter named 'nosuch'."},
              {"{{ 'ok' if true else 'x' }}{{ 1 is nosuch }}", "! template line 1: No test named 'nosuch'."},
-             {"{{ 'a'.format(1) }}", "! template line 1: the method .format() is not supported"},
-             {"{{ f(**x) }}", "! template line 1: unpacking arguments with ** is not supported"},
+             {"{{ 'a'.encode() }}", "! template line 1: the method .encode() is not supported"},
+             {"{{ '{:n}'.format(1) }}", "! template line 1: the format specification 'n' is not supported"},
+             {"{{ '%c' % 1 }}", "! template line 1: a conversion of this form in a text before % is not supported"},
              {"{% nosuch %}", "! template line 1: unknown tag 'nosuch'"}});
 }
 

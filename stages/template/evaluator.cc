@@ -160,6 +160,8 @@ Evaluator::Flow Evaluator::Run(const Stmt& stmt) {
     case StmtKind::kMacro: RunMacro(stmt); break;
     case StmtKind::kFilterBlock: RunFilterBlock(stmt); break;
     case StmtKind::kGeneration: RunGeneration(stmt); break;
+    case StmtKind::kCallBlock: RunCallBlock(stmt); break;
+    case StmtKind::kWith: return RunWith(stmt);
     case StmtKind::kBreak: return Flow::kBreak;
     case StmtKind::kContinue: return Flow::kContinue;
   }
@@ -183,18 +185,25 @@ Evaluator::Flow Evaluator::RunFor(const Stmt& stmt) {
     FailType("cannot iterate over", iterable);
     return Flow::kStop;
   }
+  return RunLoop(stmt, *items, frame_, 1);
+}
+
+/// The iterations of a loop whose own scope lies in `outer_frame`.
+Evaluator::Flow Evaluator::RunLoop(const Stmt& stmt, std::span<const Value> items, std::size_t outer_frame,
+                                   int loop_depth) {
   LoopState* loop = arena_.Make<LoopState>();
-  loop->source = *items;
+  loop->source = items;
+  loop->depth = loop_depth;
   loop->stmt = &stmt;
   loop->filtered = stmt.filter != nullptr;
-  loop->outer_frame = frame_;
+  loop->outer_frame = outer_frame;
   const NameId loop_name = parsed_->loop_name;
   const std::int32_t outer_owner = owner_;
   const bool outer_anonymous = anonymous_iteration_;
   bool otherwise = true;  // as jinja2: only an iteration that runs to its end turns the else branch off
   Flow flow = Flow::kNormal;
   {
-    FrameGuard frame(*this, frame_);
+    FrameGuard frame(*this, outer_frame);
     Value item;
     while (FetchNext(*loop, item)) {
       frame.Clear();
@@ -217,10 +226,25 @@ Evaluator::Flow Evaluator::RunFor(const Stmt& stmt) {
   anonymous_iteration_ = outer_anonymous;
   if (failed()) return Flow::kStop;
   if (otherwise && !stmt.otherwise.empty()) {
-    const FrameGuard frame(*this, frame_);
+    const FrameGuard frame(*this, outer_frame);
     return Run(stmt.otherwise);
   }
   return Flow::kNormal;
+}
+
+/// loop(items) inside a recursive loop: the text that its body makes of these items.
+Value Evaluator::CallLoop(LoopState& loop, const Arguments& arguments) {
+  if (!loop.stmt->recursive) return Fail("The loop must have the 'recursive' marker to be called recursively.");
+  if (arguments.positional.size() != 1 || !arguments.named.empty()) return Fail("a recursive loop takes one list");
+  const auto items = Iterate(arena_, arguments.positional[0]);
+  if (!items) return FailType("cannot iterate over", arguments.positional[0]);
+  const DepthGuard depth(*this);
+  if (failed()) return Value::None();
+  const std::size_t first_run = output_.size();
+  const int line = line_;
+  RunLoop(*loop.stmt, *items, loop.outer_frame, loop.depth + 1);
+  line_ = failed() ? line_ : line;
+  return Capture(first_run);
 }
 
 bool Evaluator::FetchNext(LoopState& loop, Value& item) {
@@ -279,9 +303,8 @@ Value Evaluator::LoopAttribute(LoopState& loop, const Expr& expr) {
   if (name == "length") return Value::Integer(static_cast<std::int64_t>(LoopLength(loop)));
   if (name == "revindex") return Value::Integer(static_cast<std::int64_t>(LoopLength(loop)) - loop.index0);
   if (name == "revindex0") return Value::Integer(static_cast<std::int64_t>(LoopLength(loop)) - loop.index0 - 1);
-  if (name == "depth") return Value::Integer(1);
-  if (name == "depth0") return Value::Integer(0);
-  if (name == "changed") return Fail("loop.changed is not supported");
+  if (name == "depth") return Value::Integer(loop.depth);
+  if (name == "depth0") return Value::Integer(loop.depth - 1);
   return Value::Undefined(&expr);
 }
 
@@ -319,6 +342,25 @@ void Evaluator::RunGeneration(const Stmt& stmt) {
   ++generation_;
   Run(stmt.body);
   --generation_;
+}
+
+void Evaluator::RunCallBlock(const Stmt& stmt) {
+  Macro* caller = arena_.Make<Macro>();
+  caller->stmt = &stmt;
+  caller->frame = frame_;
+  caller->serial = frames_[frame_].serial;
+  const Value value = Value::Of(caller);
+  const Value text = EvalCall(*stmt.expr, &value);
+  if (!failed()) Write(text);
+}
+
+Evaluator::Flow Evaluator::RunWith(const Stmt& stmt) {
+  std::vector<Value> values;
+  for (const Assignment& assignment : stmt.assignments) values.push_back(Eval(*assignment.value));
+  if (failed()) return Flow::kStop;
+  const FrameGuard frame(*this, frame_);
+  for (std::size_t i = 0; i < values.size(); ++i) AssignTarget(stmt.assignments[i].target, values[i]);
+  return failed() ? Flow::kStop : Run(stmt.body);
 }
 
 // ---- output ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #include "stages/template/arena.h"
 #include "stages/template/ast.h"
 #include "stages/template/builtins.h"
+#include "stages/template/number_format.h"
 #include "stages/template/strftime.h"
 #include "stages/template/value.h"
 
@@ -64,6 +65,13 @@ struct Arguments {
   std::span<const Value> positional;
   std::span<const NamedValue> named;
   std::string_view callee;
+};
+
+/// How the fields of one str.format() name their arguments.
+struct FieldNumbers {
+  std::size_t next = 0;  ///< of fields without a number
+  bool automatic = false;
+  bool manual = false;
 };
 
 class Evaluator {
@@ -122,10 +130,14 @@ class Evaluator {
   Flow Run(const Stmt& stmt);
   Flow RunIf(const Stmt& stmt);
   Flow RunFor(const Stmt& stmt);
+  Flow RunLoop(const Stmt& stmt, std::span<const Value> items, std::size_t outer_frame, int loop_depth);
+  Value CallLoop(LoopState& loop, const Arguments& arguments);
   void RunSetBlock(const Stmt& stmt);
   void RunMacro(const Stmt& stmt);
   void RunFilterBlock(const Stmt& stmt);
   void RunGeneration(const Stmt& stmt);
+  void RunCallBlock(const Stmt& stmt);
+  Flow RunWith(const Stmt& stmt);
   void Write(const Value& value);
   void WriteRun(std::string_view bytes, Provenance tag);
   Value Capture(std::size_t first_run);
@@ -140,6 +152,8 @@ class Evaluator {
   Value EvalSlice(const Expr& expr);
   Value EvalUnary(const Expr& expr);
   Value EvalArithmetic(const Expr& expr);
+  Value Operate(ExprKind kind, const Value& a, const Value& b);
+  Value Power(const Value& a, const Value& b);
   Value EvalConcat(const Expr& expr);
   Value EvalCompare(const Expr& expr);
   Value EvalList(const Expr& expr);
@@ -155,15 +169,16 @@ class Evaluator {
   Value CheckDepth(Value value);
   std::span<const Value> EvalAll(const std::vector<const Expr*>& items);
   std::span<const Value> EvalPositional(const Expr& call);
-  std::span<const NamedValue> EvalNamed(const std::vector<Keyword>& keywords);
+  std::span<const NamedValue> EvalNamed(const Expr& call);
 
   // evaluator_calls.cc
-  Value EvalCall(const Expr& expr);
+  Value EvalCall(const Expr& expr, const Value* caller);
   Value EvalFilter(const Expr& expr, const Value& input);
   Value EvalFilterChain(const Expr& expr, const Value& input);
   Value EvalTest(const Expr& expr);
   Value CallValue(const Value& callee, const Arguments& arguments);
   Value CallMacro(const Macro& macro, const Arguments& arguments);
+  void BindParameters(const Stmt& macro, const Arguments& arguments);
   Value CallFunction(GlobalFunction function, const Arguments& arguments);
   Value MakeNamespace(const Arguments& arguments);
   Value MakeDictFrom(const Arguments& arguments);
@@ -191,14 +206,40 @@ class Evaluator {
   Value EscapeHtml(const Value& text);
   Value JoinWith(const Value& separator, std::span<const Value> items);
 
+  // evaluator_format.cc
+  Value FormatPercent(const Value& format, const Value& given);
+  void AppendConverted(const Value& value, FormatSpec spec, TextBuilder& out);
+  Value FormatBraces(const Value& format, const Arguments& arguments);
+  void AppendField(std::string_view field, const Arguments& arguments, FieldNumbers& numbers, TextBuilder& out);
+  Value FieldValue(std::string_view name, const Arguments& arguments, FieldNumbers& numbers);
+  void AppendFormatted(const Value& value, bool is_plain, const FormatSpec& spec, TextBuilder& out);
+  Value PadText(const Value& object, MethodId method, const Arguments& arguments);
+  Value ToRepr(const Value& value);
+
+  // evaluator_list_filters.cc
+  Value FilterMinMax(FilterId filter, const Value& input, const Arguments& arguments);
+  Value FilterSum(const Value& input, const Arguments& arguments);
+  Value FilterRound(const Value& input, const Arguments& arguments);
+  Value FilterBatch(const Value& input, const Arguments& arguments);
+  Value FilterSlice(const Value& input, const Arguments& arguments);
+  Value FilterGroupby(const Value& input, const Arguments& arguments);
+
+  // evaluator_text_filters.cc
+  Value FilterIndent(const Value& input, const Arguments& arguments);
+  Value FilterReplace(const Value& input, const Arguments& arguments);
+  Value FilterTrim(const Value& input, const Arguments& arguments);
+  Value FilterCenter(const Value& input, const Arguments& arguments);
+  Value FilterFormat(const Value& input, const Arguments& arguments);
+  Value FilterTruncate(const Value& input, const Arguments& arguments);
+  Value FilterTitle(const Value& input);
+  Value FilterWordcount(const Value& input);
+
   // evaluator_filters.cc
   Value ApplyFilter(FilterId filter, const Value& input, const Arguments& arguments);
   Value FilterLength(const Value& input);
   Value FilterDefault(const Value& input, const Arguments& arguments);
   Value FilterTojson(const Value& input, const Arguments& arguments);
   Value FilterJoin(const Value& input, const Arguments& arguments);
-  Value FilterIndent(const Value& input, const Arguments& arguments);
-  Value FilterReplace(const Value& input, const Arguments& arguments);
   Value FilterMap(const Value& input, const Arguments& arguments);
   Value FilterSelect(FilterId filter, const Value& input, const Arguments& arguments);
   Value FilterDictsort(const Value& input, const Arguments& arguments);
@@ -210,10 +251,10 @@ class Evaluator {
   Value FilterInt(const Value& input, const Arguments& arguments);
   Value FilterFloat(const Value& input, const Arguments& arguments);
   Value FilterAbs(const Value& input);
-  Value FilterTrim(const Value& input, const Arguments& arguments);
   bool ApplyTest(TestId test, const Value& input, const Arguments& arguments);
   bool TestNumberOrOrder(TestId test, const Value& input, const Arguments& arguments);
   Value AttributePath(const Value& item, const Value& path);
+  std::vector<Value> SplitNames(const Value& names);
   Value SortKey(const Value& item, const Value* path, bool case_sensitive);
   std::span<Value> SortBy(std::span<const Value> items, std::span<const Value> keys, bool reverse);
 
@@ -270,6 +311,9 @@ struct LoopState {
   Value before;
   bool has_before = false;
   std::int64_t index0 = -1;
+  int depth = 1;
+  bool has_changed = false;  ///< loop.changed() was called
+  Value changed;             ///< what it was called with last
 };
 
 }  // namespace draftmill::jinja

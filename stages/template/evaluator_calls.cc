@@ -22,9 +22,33 @@ std::span<const Value> Evaluator::EvalPositional(const Expr& call) {
   return all;
 }
 
+/// The arguments with a name, with those that ** unpacks.
+std::span<const NamedValue> Evaluator::EvalNamed(const Expr& call) {
+  std::vector<NamedValue> values;
+  values.reserve(call.keywords.size());
+  for (const Keyword& keyword : call.keywords) values.push_back({keyword.name, Eval(*keyword.value)});
+  if (call.c != nullptr && !failed()) {
+    const Value unpacked = Eval(*call.c);
+    if (!unpacked.is_dict())
+      return FailType("argument after ** must be a mapping, not", unpacked), std::span<NamedValue>();
+    for (const DictEntry& entry : unpacked.dict()->entries) {
+      if (!entry.key.is_text()) return FailType("keywords must be strings, not", entry.key), std::span<NamedValue>();
+      const std::string_view name = ReadBytes(entry.key);
+      const bool is_known =
+          std::any_of(values.begin(), values.end(), [name](const NamedValue& v) { return v.name == name; });
+      if (is_known)
+        return Fail("got multiple values for keyword argument '" + std::string(name) + "'"), std::span<NamedValue>();
+      values.push_back({name, entry.value});
+    }
+  }
+  const std::span<NamedValue> kept = arena_.MakeArray<NamedValue>(values.size());
+  std::copy(values.begin(), values.end(), kept.begin());
+  return kept;
+}
+
 Value Evaluator::EvalFilter(const Expr& expr, const Value& input) {
   if (failed()) return Value::None();
-  const Arguments arguments{EvalPositional(expr), EvalNamed(expr.keywords), expr.text};
+  const Arguments arguments{EvalPositional(expr), EvalNamed(expr), expr.text};
   if (failed()) return Value::None();
   if (expr.function == 0) return Fail("No filter named '" + expr.text + "'.");
   return ApplyFilter(static_cast<FilterId>(expr.function), input, arguments);
@@ -45,7 +69,16 @@ Value Evaluator::EvalTest(const Expr& expr) {
   return Value::Bool(ApplyTest(static_cast<TestId>(expr.function), input, arguments));
 }
 
-Value Evaluator::EvalCall(const Expr& expr) {
+/// A call; `caller`, if there is one, goes along as a named argument, as {% call %} does it.
+Value Evaluator::EvalCall(const Expr& expr, const Value* caller) {
+  const auto named_arguments = [&] {
+    const std::span<const NamedValue> named = EvalNamed(expr);
+    if (caller == nullptr) return named;
+    const std::span<NamedValue> all = arena_.MakeArray<NamedValue>(named.size() + 1);
+    std::copy(named.begin(), named.end(), all.begin());
+    all.back() = {"caller", *caller};
+    return std::span<const NamedValue>(all);
+  };
   const Expr& callee = *expr.a;
   if (callee.kind == ExprKind::kAttribute) {
     const Value object = Eval(*callee.a);
@@ -53,12 +86,12 @@ Value Evaluator::EvalCall(const Expr& expr) {
     const bool direct = (object.is_dict() && DictHasMethod(method) && !ChangesDict(method)) ||
                         (object.is_text() && TextHasMethod(method));
     const Value function = direct ? Value::None() : GetAttribute(object, callee);
-    const Arguments arguments{EvalPositional(expr), EvalNamed(expr.keywords), callee.text};
+    const Arguments arguments{EvalPositional(expr), named_arguments(), callee.text};
     if (failed()) return Value::None();
     return direct ? CallMethod(object, method, arguments) : CallValue(function, arguments);
   }
   const Value function = Eval(callee);
-  const Arguments arguments{EvalPositional(expr), EvalNamed(expr.keywords), callee.text};
+  const Arguments arguments{EvalPositional(expr), named_arguments(), callee.text};
   if (failed()) return Value::None();
   line_ = expr.line;
   return CallValue(function, arguments);
@@ -68,6 +101,7 @@ Value Evaluator::CallValue(const Value& callee, const Arguments& arguments) {
   switch (callee.kind()) {
     case ValueKind::kMacro: return CallMacro(*callee.macro(), arguments);
     case ValueKind::kFunction: return CallFunction(callee.function(), arguments);
+    case ValueKind::kLoop: return CallLoop(*callee.loop(), arguments);
     case ValueKind::kMethod: return CallMethod(callee.method()->object, callee.method()->method, arguments);
     default: return FailType("cannot call", callee);
   }
@@ -78,10 +112,6 @@ Value Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
   if (macro.frame >= frames_.size() || frames_[macro.frame].serial != macro.serial) {
     return Fail("the macro '" + stmt.text + "' is called outside the scope that defines it");
   }
-  if (arguments.positional.size() > stmt.parameters.size()) {
-    return Fail("macro '" + stmt.text + "' takes not more than " + std::to_string(stmt.parameters.size()) +
-                " argument(s)");
-  }
   const DepthGuard depth(*this);
   if (failed()) return Value::None();
   const std::int32_t outer_owner = owner_;
@@ -90,35 +120,57 @@ Value Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
   const int line = line_;
   {
     const FrameGuard frame(*this, macro.frame);
-    const std::span<bool> bound = arena_.MakeArray<bool>(stmt.parameters.size());
-    std::fill(bound.begin(), bound.end(), false);
-    for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
-      bound[i] = true;
-      Assign(stmt.parameters[i].name, arguments.positional[i]);
-      if (owner_ == Provenance::kNoMessage) owner_ = MessageOf(arguments.positional[i]);
-    }
-    for (const NamedValue& named : arguments.named) {
-      const auto parameter = std::find_if(stmt.parameters.begin(), stmt.parameters.end(),
-                                          [&](const Parameter& candidate) { return candidate.text == named.name; });
-      if (parameter == stmt.parameters.end()) {
-        return Fail("macro '" + stmt.text + "' takes no keyword argument '" + std::string(named.name) + "'");
-      }
-      const auto index = static_cast<std::size_t>(parameter - stmt.parameters.begin());
-      if (bound[index]) return Fail("macro '" + stmt.text + "' got multiple values for '" + parameter->text + "'");
-      bound[index] = true;
-      Assign(parameter->name, named.value);
-    }
-    for (std::size_t i = 0; i < stmt.parameters.size(); ++i) {
-      if (bound[i]) continue;
-      const Parameter& parameter = stmt.parameters[i];
-      Assign(parameter.name, parameter.fallback != nullptr ? Eval(*parameter.fallback) : Value::Undefined(nullptr));
-    }
+    BindParameters(stmt, arguments);
     if (!failed()) Run(stmt.body);
   }
   owner_ = outer_owner;
   anonymous_iteration_ = outer_anonymous;
   line_ = failed() ? line_ : line;
   return Capture(first_run);
+}
+
+/// Gives the parameters of a macro their values in the present scope.
+void Evaluator::BindParameters(const Stmt& macro, const Arguments& arguments) {
+  const std::vector<Parameter>& parameters = macro.parameters;
+  const std::size_t own = std::min(arguments.positional.size(), parameters.size());
+  if (own < arguments.positional.size() && macro.varargs == kNoName) {
+    Fail("macro '" + macro.text + "' takes not more than " + std::to_string(parameters.size()) + " argument(s)");
+    return;
+  }
+  const std::span<bool> bound = arena_.MakeArray<bool>(parameters.size());
+  std::fill(bound.begin(), bound.end(), false);
+  for (std::size_t i = 0; i < own; ++i) {
+    bound[i] = true;
+    Assign(parameters[i].name, arguments.positional[i]);
+    if (owner_ == Provenance::kNoMessage) owner_ = MessageOf(arguments.positional[i]);
+  }
+  std::vector<DictEntry> others;
+  Value caller = Value::Undefined(nullptr);
+  for (const NamedValue& named : arguments.named) {
+    const auto parameter = std::find_if(parameters.begin(), parameters.end(),
+                                        [&](const Parameter& candidate) { return candidate.text == named.name; });
+    const auto index = static_cast<std::size_t>(parameter - parameters.begin());
+    if (parameter != parameters.end() && !bound[index]) {
+      bound[index] = true;
+      Assign(parameter->name, named.value);
+    } else if (named.name == "caller" && macro.caller != kNoName) {
+      caller = named.value;
+    } else if (macro.kwargs != kNoName) {
+      others.push_back({ConstantText(named.name), named.value});
+    } else {
+      Fail("macro '" + macro.text + "' takes no keyword argument '" + std::string(named.name) + "'");
+      return;
+    }
+  }
+  if (macro.caller != kNoName) Assign(macro.caller, caller);
+  if (macro.kwargs != kNoName) Assign(macro.kwargs, MakeDict(arena_, others));
+  if (macro.varargs != kNoName)
+    Assign(macro.varargs, MakeList(arena_, arguments.positional.subspan(own), ListKind::kTuple));
+  for (std::size_t i = 0; i < parameters.size() && !failed(); ++i) {
+    if (bound[i]) continue;
+    const Parameter& parameter = parameters[i];
+    Assign(parameter.name, parameter.fallback != nullptr ? Eval(*parameter.fallback) : Value::Undefined(nullptr));
+  }
 }
 
 Value Evaluator::CallFunction(GlobalFunction function, const Arguments& arguments) {

@@ -43,6 +43,13 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
   return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
+/// A member of a pair that groupby made, by its name.
+const Value* GroupMember(const List& list, std::string_view name) {
+  if (list.type_name != kGroupTypeName) return nullptr;
+  if (name == "grouper") return &list.items[0];
+  return name == "list" ? &list.items[1] : nullptr;
+}
+
 const char* OperatorName(ExprKind kind) {
   switch (kind) {
     case ExprKind::kAdd: return "+";
@@ -50,6 +57,7 @@ const char* OperatorName(ExprKind kind) {
     case ExprKind::kMultiply: return "*";
     case ExprKind::kDivide: return "/";
     case ExprKind::kFloorDivide: return "//";
+    case ExprKind::kPower: return "** or pow()";
     default: return "%";
   }
 }
@@ -67,7 +75,7 @@ Value Evaluator::Eval(const Expr& expr) {
     case ExprKind::kAttribute: return EvalAttribute(expr);
     case ExprKind::kSubscript: return EvalSubscript(expr);
     case ExprKind::kSlice: return EvalSlice(expr);
-    case ExprKind::kCall: return EvalCall(expr);
+    case ExprKind::kCall: return EvalCall(expr, nullptr);
     case ExprKind::kFilter: return EvalFilter(expr, Eval(*expr.a));
     case ExprKind::kTest: return EvalTest(expr);
     case ExprKind::kNot: return Value::Bool(!Truth(Eval(*expr.a)));
@@ -78,7 +86,8 @@ Value Evaluator::Eval(const Expr& expr) {
     case ExprKind::kMultiply:
     case ExprKind::kDivide:
     case ExprKind::kFloorDivide:
-    case ExprKind::kModulo: return EvalArithmetic(expr);
+    case ExprKind::kModulo:
+    case ExprKind::kPower: return EvalArithmetic(expr);
     case ExprKind::kConcat: return EvalConcat(expr);
     case ExprKind::kCompare: return EvalCompare(expr);
     case ExprKind::kAnd: {
@@ -109,12 +118,6 @@ Value Evaluator::CheckDepth(Value value) {
 std::span<const Value> Evaluator::EvalAll(const std::vector<const Expr*>& items) {
   const std::span<Value> values = arena_.MakeArray<Value>(items.size());
   for (std::size_t i = 0; i < items.size(); ++i) values[i] = Eval(*items[i]);
-  return values;
-}
-
-std::span<const NamedValue> Evaluator::EvalNamed(const std::vector<Keyword>& keywords) {
-  const std::span<NamedValue> values = arena_.MakeArray<NamedValue>(keywords.size());
-  for (std::size_t i = 0; i < keywords.size(); ++i) values[i] = {keywords[i].name, Eval(*keywords[i].value)};
   return values;
 }
 
@@ -161,10 +164,12 @@ Value Evaluator::GetAttribute(const Value& object, const Expr& expr) {
       }
       return Value::Undefined(&expr);
     case ValueKind::kLoop:
-      if (method == MethodId::kCycle) return MethodValue(object, method, &expr);
+      if (method == MethodId::kCycle || method == MethodId::kChanged) return MethodValue(object, method, &expr);
       return LoopAttribute(*object.loop(), expr);
-    case ValueKind::kText:
-    case ValueKind::kList: return MethodValue(object, method, &expr);
+    case ValueKind::kList:
+      if (const Value* member = GroupMember(*object.list(), expr.text)) return *member;
+      [[fallthrough]];
+    case ValueKind::kText: return MethodValue(object, method, &expr);
     default: return Value::Undefined(&expr);
   }
 }
@@ -174,7 +179,7 @@ Value Evaluator::MethodValue(const Value& object, MethodId method, const Expr* o
   const bool exists = object.is_text()   ? TextHasMethod(method)
                       : object.is_dict() ? DictHasMethod(method)
                       : object.is_list() ? ListHasMethod(method)
-                                         : method == MethodId::kCycle;
+                                         : method == MethodId::kCycle || method == MethodId::kChanged;
   if (!exists || (object.is_list() && !object.is_sequence())) return Value::Undefined(origin);
   if ((object.is_list() && ChangesList(method)) || (object.is_dict() && ChangesDict(method)))
     return Value::Unsafe(origin);
@@ -226,6 +231,8 @@ Value Evaluator::GetItem(const Value& object, const Value& key, const Expr* orig
     attribute.text = name;
     return LoopAttribute(*object.loop(), attribute);
   } else if (object.is_text() || object.is_list() || object.is_dict()) {
+    const Value* member = object.is_list() ? GroupMember(*object.list(), name) : nullptr;
+    if (member != nullptr) return *member;
     return MethodValue(object, FindMethod(name), origin);
   }
   return Value::Undefined(origin);
@@ -294,17 +301,41 @@ Value Evaluator::EvalUnary(const Expr& expr) {
 Value Evaluator::EvalArithmetic(const Expr& expr) {
   const Value a = Eval(*expr.a);
   const Value b = Eval(*expr.b);
-  if (failed()) return Value::None();
-  if (expr.kind == ExprKind::kModulo && a.is_text()) return Fail("formatting text with % is not supported");
+  return failed() ? Value::None() : Operate(expr.kind, a, b);
+}
+
+Value Evaluator::Operate(ExprKind kind, const Value& a, const Value& b) {
+  if (kind == ExprKind::kModulo && a.is_text()) return FormatPercent(a, b);
   if (a.is_undefined()) return FailUndefined(a);
   if (b.is_undefined()) return FailUndefined(b);
-  if (expr.kind == ExprKind::kAdd && !a.is_number()) return Add(a, b);
-  if (expr.kind == ExprKind::kMultiply && !(a.is_number() && b.is_number())) return Multiply(a, b);
+  if (kind == ExprKind::kAdd && !a.is_number()) return Add(a, b);
+  if (kind == ExprKind::kMultiply && !(a.is_number() && b.is_number())) return Multiply(a, b);
   if (!a.is_number() || !b.is_number()) {
-    return Fail(std::string("unsupported operand types for ") + OperatorName(expr.kind) + ": '" + TypeName(a) +
-                "' and '" + TypeName(b) + "'");
+    return Fail(std::string("unsupported operand types for ") + OperatorName(kind) + ": '" + TypeName(a) + "' and '" +
+                TypeName(b) + "'");
   }
-  return Arithmetic(expr.kind, a, b);
+  return kind == ExprKind::kPower ? Power(a, b) : Arithmetic(kind, a, b);
+}
+
+Value Evaluator::Power(const Value& a, const Value& b) {
+  if (a.is_big_integer() || b.is_big_integer())
+    return Fail("arithmetic on an integer of more than 64 bits is not supported");
+  if (a.is_float() || b.is_float() || b.integer() < 0) {
+    if (a.number() == 0 && b.number() < 0) return Fail("0.0 cannot be raised to a negative power");
+    const double result = std::pow(a.number(), b.number());
+    if (std::isnan(result) && !std::isnan(a.number()) && !std::isnan(b.number()))
+      return Fail("complex numbers are not supported");
+    if (std::isinf(result) && std::isfinite(a.number()) && std::isfinite(b.number())) return Fail("Result too large");
+    return Value::Float(result);
+  }
+  std::int64_t result = 1;
+  std::int64_t factor = a.integer();
+  // A larger exponent leaves 64 bits at once, but for 0 and 1, whose powers repeat.
+  for (std::int64_t left = std::min<std::int64_t>(b.integer(), 64 + b.integer() % 2); left > 0; left /= 2) {
+    if (left % 2 == 1 && __builtin_mul_overflow(result, factor, &result)) return Fail("an integer leaves 64 bits");
+    if (left > 1 && __builtin_mul_overflow(factor, factor, &factor)) return Fail("an integer leaves 64 bits");
+  }
+  return Value::Integer(result);
 }
 
 Value Evaluator::Add(const Value& a, const Value& b) {

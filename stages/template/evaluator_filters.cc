@@ -60,6 +60,7 @@ CompareOperator OperatorOf(TestId test) {
 bool KeepsMarkupHarmless(FilterId filter) {
   switch (filter) {
     case FilterId::kSafe:
+    case FilterId::kEscape:
     case FilterId::kString:
     case FilterId::kTojson:
     case FilterId::kLength:
@@ -101,6 +102,16 @@ Value Evaluator::ApplyFilter(FilterId filter, const Value& input, const Argument
     case FilterId::kInt: return FilterInt(input, arguments);
     case FilterId::kFloat: return FilterFloat(input, arguments);
     case FilterId::kTrim: return FilterTrim(input, arguments);
+    case FilterId::kMin:
+    case FilterId::kMax: return FilterMinMax(filter, input, arguments);
+    case FilterId::kSum: return FilterSum(input, arguments);
+    case FilterId::kRound: return FilterRound(input, arguments);
+    case FilterId::kBatch: return FilterBatch(input, arguments);
+    case FilterId::kSlice: return FilterSlice(input, arguments);
+    case FilterId::kGroupby: return FilterGroupby(input, arguments);
+    case FilterId::kCenter: return FilterCenter(input, arguments);
+    case FilterId::kFormat: return FilterFormat(input, arguments);
+    case FilterId::kTruncate: return FilterTruncate(input, arguments);
     default: break;
   }
   if (!arguments.positional.empty() || !arguments.named.empty()) {
@@ -128,6 +139,14 @@ Value Evaluator::ApplyFilter(FilterId filter, const Value& input, const Argument
     case FilterId::kLast: return FilterLast(input);
     case FilterId::kReverse: return FilterReverse(input);
     case FilterId::kAbs: return FilterAbs(input);
+    case FilterId::kTitle: return FilterTitle(input);
+    case FilterId::kWordcount: return FilterWordcount(input);
+    case FilterId::kEscape:
+    case FilterId::kForceescape: {
+      if (input.is_markup()) return input;
+      const Value text = ToText(input);
+      return failed() ? Value::None() : EscapeHtml(text).WithMarkup();
+    }
     default: return Fail("the filter '" + std::string(arguments.callee) + "' is not supported");
   }
 }
@@ -200,63 +219,6 @@ Value Evaluator::FilterJoin(const Value& input, const Arguments& arguments) {
     texts[i] = ToText(given[1] != nullptr && !given[1]->is_none() ? AttributePath(items[i], *given[1]) : items[i]);
   }
   return failed() ? Value::None() : JoinWith(separator, texts);
-}
-
-Value Evaluator::FilterIndent(const Value& input, const Arguments& arguments) {
-  static constexpr std::string_view kNames[] = {"width", "first", "blank"};
-  const Value* given[3] = {nullptr, nullptr, nullptr};
-  if (!Bind(arguments, kNames, given)) return Value::None();
-  if (!input.is_text()) return FailType("indent takes a text, not", input);
-  std::string indent(4, ' ');
-  if (given[0] != nullptr) {
-    if (given[0]->is_text())
-      indent = ReadBytes(*given[0]);
-    else if (given[0]->is_integral() && given[0]->integer() <= 256) {
-      indent.assign(static_cast<std::size_t>(std::max<std::int64_t>(0, given[0]->integer())), ' ');
-    } else
-      return Fail("indent takes a width of at most 256");
-  }
-  const bool first = given[1] != nullptr && Truth(*given[1]);
-  const bool blank = given[2] != nullptr && Truth(*given[2]);
-  // As jinja2: a newline is added, then lines are indented and joined again; "first" indents the first line too.
-  const FlatText text = Read(input);
-  const Value extended = JoinTexts(arena_, std::vector<Value>{input, ConstantText("\n")});
-  if (!FitsText(text.bytes.size())) return Value::None();
-  const Value lines = SplitLines(extended, {});
-  TextBuilder result;
-  bool is_first = true;
-  for (const Value& line : lines.list()->items) {
-    if (!Step() || !FitsText(result.size() + indent.size())) return Value::None();
-    if (!is_first) result.Append('\n', Literal());
-    if ((is_first && first) || (!is_first && (blank || line.text()->size > 0))) result.Append(indent, Literal());
-    is_first = false;
-    result.Append(Flatten(arena_, line));
-  }
-  return result.Finish(arena_);
-}
-
-Value Evaluator::FilterReplace(const Value& input, const Arguments& arguments) {
-  static constexpr std::string_view kNames[] = {"old", "new", "count"};
-  const Value* given[3] = {nullptr, nullptr, nullptr};
-  if (!Bind(arguments, kNames, given)) return Value::None();
-  if (given[0] == nullptr || given[1] == nullptr) return Fail("replace takes two texts");
-  if (given[2] != nullptr && !given[2]->is_none() && !given[2]->is_integral())
-    return Fail("replace takes an integer count");
-  const Value text = ToText(input);
-  const Value from = ToText(*given[0]);
-  const Value to = ToText(*given[1]);
-  if (failed()) return Value::None();
-  return ReplaceText(text, from, to, given[2] == nullptr || given[2]->is_none() ? -1 : given[2]->integer());
-}
-
-Value Evaluator::FilterTrim(const Value& input, const Arguments& arguments) {
-  static constexpr std::string_view kNames[] = {"chars"};
-  const Value* characters = nullptr;
-  if (!Bind(arguments, kNames, {&characters, 1})) return Value::None();
-  const Value text = ToText(input);
-  if (failed()) return Value::None();
-  const std::span<const Value> given = characters == nullptr ? std::span<const Value>() : std::span(characters, 1);
-  return StripText(text, MethodId::kStrip, {given, {}, "trim"});
 }
 
 Value Evaluator::AttributePath(const Value& item, const Value& path) {
@@ -373,17 +335,36 @@ Value Evaluator::FilterDictsort(const Value& input, const Arguments& arguments) 
   return MakeList(arena_, SortBy(pairs, keys, given[2] != nullptr && Truth(*given[2])));
 }
 
+/// The names between the commas of a text.
+std::vector<Value> Evaluator::SplitNames(const Value& names) {
+  const FlatText text = Read(names);
+  std::vector<Value> parts;
+  for (std::size_t begin = 0; begin <= text.bytes.size();) {
+    const std::size_t end = std::min(text.bytes.find(',', begin), text.bytes.size());
+    parts.push_back(SliceText(arena_, text, begin, end));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 Value Evaluator::FilterSort(const Value& input, const Arguments& arguments) {
   static constexpr std::string_view kNames[] = {"reverse", "case_sensitive", "attribute"};
   const Value* given[3] = {nullptr, nullptr, nullptr};
   if (!Bind(arguments, kNames, given)) return Value::None();
-  if (given[2] != nullptr && given[2]->is_text() && ReadBytes(*given[2]).find(',') != std::string_view::npos) {
-    return Fail("sorting by several attributes is not supported");
+  std::vector<Value> paths;
+  if (given[2] != nullptr && !given[2]->is_none()) {
+    if (given[2]->is_text())
+      paths = SplitNames(*given[2]);
+    else
+      paths = {*given[2]};
   }
   const std::span<Value> items = Items(input);
   const std::span<Value> keys = arena_.MakeArray<Value>(items.size());
   for (std::size_t i = 0; i < items.size() && Step(); ++i) {
-    keys[i] = SortKey(items[i], given[2], given[1] != nullptr && Truth(*given[1]));
+    const bool case_sensitive = given[1] != nullptr && Truth(*given[1]);
+    std::vector<Value> parts;
+    for (const Value& path : paths) parts.push_back(SortKey(items[i], &path, case_sensitive));
+    keys[i] = parts.empty() ? SortKey(items[i], nullptr, case_sensitive) : MakeList(arena_, parts);
   }
   return MakeList(arena_, SortBy(items, keys, given[0] != nullptr && Truth(*given[0])));
 }

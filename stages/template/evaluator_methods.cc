@@ -79,13 +79,6 @@ std::string_view HtmlEscape(char c) {
   }
 }
 
-Provenance TagAt(const FlatText& text, std::size_t at) {
-  if (text.runs.empty()) return text.tag;
-  return std::upper_bound(text.runs.begin(), text.runs.end(), at,
-                          [](std::size_t position, const TextRun& run) { return position < run.end; })
-      ->tag;
-}
-
 }  // namespace
 
 bool Evaluator::Bind(const Arguments& arguments, std::span<const std::string_view> names, std::span<const Value*> out) {
@@ -114,6 +107,14 @@ Value Evaluator::CallMethod(const Value& object, MethodId method, const Argument
   if (object.is_text()) return CallTextMethod(object, method, arguments);
   if (object.is_dict()) return CallDictMethod(object, method, arguments);
   if (object.is_list()) return CallListMethod(object, method, arguments);
+  if (method == MethodId::kChanged) {
+    LoopState& loop = *object.loop();
+    const Value now = MakeList(arena_, arguments.positional, ListKind::kTuple);
+    if (loop.has_changed && Equal(arena_, loop.changed, now)) return Value::Bool(false);
+    loop.has_changed = true;
+    loop.changed = now;
+    return Value::Bool(true);
+  }
   if (arguments.positional.empty()) return Fail("no items for cycling given");
   const auto turn = static_cast<std::size_t>(object.loop()->index0) % arguments.positional.size();
   return arguments.positional[turn];
@@ -194,6 +195,7 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
     case MethodId::kFind:
     case MethodId::kRfind:
     case MethodId::kIndex:
+    case MethodId::kRindex:
     case MethodId::kCount: return FindText(object, method, arguments);
     case MethodId::kPartition:
     case MethodId::kRpartition: return PartitionText(object, method, arguments);
@@ -213,6 +215,11 @@ Value Evaluator::CallTextMethod(const Value& object, MethodId method, const Argu
       }
       return ReplaceText(object, given[0], given[1], given.size() == 3 ? given[2].integer() : -1);
     }
+    case MethodId::kFormat: return FormatBraces(object, arguments);
+    case MethodId::kCenter:
+    case MethodId::kLjust:
+    case MethodId::kRjust:
+    case MethodId::kZfill: return PadText(object, method, arguments);
     default: break;
   }
   if (!arguments.positional.empty() || !arguments.named.empty()) {
@@ -403,11 +410,13 @@ Value Evaluator::FindText(const Value& object, MethodId method, const Arguments&
   }
   const std::size_t found =
       empty_range ? std::string_view::npos
-                  : (method == MethodId::kRfind ? FindLastSubstring(range, wanted) : FindSubstring(range, wanted));
+                  : (method == MethodId::kRfind || method == MethodId::kRindex ? FindLastSubstring(range, wanted)
+                                                                               : FindSubstring(range, wanted));
   if (found != std::string_view::npos) {
     return Value::Integer(bounds[0] + static_cast<std::int64_t>(CountCharacters(range.substr(0, found))));
   }
-  return method == MethodId::kIndex ? Fail("substring not found") : Value::Integer(-1);
+  const bool must_exist = method == MethodId::kIndex || method == MethodId::kRindex;
+  return must_exist ? Fail("substring not found") : Value::Integer(-1);
 }
 
 Value Evaluator::PartitionText(const Value& object, MethodId method, const Arguments& arguments) {
@@ -502,7 +511,7 @@ Value Evaluator::ChangeAsciiCase(const FlatText& text, MethodId method) {
 
 Value Evaluator::ClassifyText(const Value& object, MethodId method) {
   const std::string_view text = ReadBytes(object);
-  bool all = !text.empty();
+  bool all = !text.empty() || method == MethodId::kIsascii;
   bool any_cased = false;
   for (std::size_t at = 0; at < text.size() && all;) {
     const DecodedCharacter character = DecodeAt(text, at);
@@ -512,8 +521,10 @@ Value Evaluator::ClassifyText(const Value& object, MethodId method) {
     switch (method) {
       case MethodId::kIsspace: all = IsPythonSpace(character.code); break;
       case MethodId::kIsalpha: all = IsAlphabetic(character.code); break;
-      case MethodId::kIsdigit: all = IsDecimalDigit(character.code); break;
-      case MethodId::kIsalnum: all = IsAlphabetic(character.code) || IsDecimalDigit(character.code); break;
+      case MethodId::kIsdecimal: all = IsDecimalDigit(character.code); break;
+      case MethodId::kIsdigit: all = IsDigit(character.code); break;
+      case MethodId::kIsascii: all = character.code < 0x80; break;
+      case MethodId::kIsalnum: all = IsAlphabetic(character.code) || IsNumeric(character.code); break;
       case MethodId::kIsupper: all = !lower; break;
       default: all = !upper; break;  // islower
     }

@@ -136,7 +136,7 @@ const Expr* ExpressionParser::ParseConcat() {
 }
 
 const Expr* ExpressionParser::ParseProduct() {
-  const Expr* left = ParseUnary(true);
+  const Expr* left = ParsePower();
   while (!failed() && Peek().type == TokenType::kOperator) {
     const int line = Peek().line;
     ExprKind kind{};
@@ -148,12 +148,20 @@ const Expr* ExpressionParser::ParseProduct() {
       kind = ExprKind::kFloorDivide;
     else if (AtOperator("%"))
       kind = ExprKind::kModulo;
-    else if (AtOperator("**"))
-      return Refuse(line, "the operator **"), left;
     else
       break;
     Skip();
-    left = Binary(kind, line, left, ParseUnary(true));
+    left = Binary(kind, line, left, ParsePower());
+  }
+  return left;
+}
+
+const Expr* ExpressionParser::ParsePower() {
+  const Expr* left = ParseUnary(true);
+  while (!failed() && AtOperator("**")) {
+    const int line = Peek().line;
+    Skip();
+    left = Binary(ExprKind::kPower, line, left, ParseUnary(true));
   }
   return left;
 }
@@ -208,13 +216,22 @@ const Expr* ExpressionParser::ParseNameOrConstant() {
   if (name == "true" || name == "True") return Constant(line, Value::Bool(true));
   if (name == "false" || name == "False") return Constant(line, Value::Bool(false));
   if (name == "none" || name == "None") return Constant(line, Value::None());
-  if (in_macro_ && (name == "varargs" || name == "kwargs" || name == "caller")) {
-    Refuse(line, "'" + name + "' inside a macro");
-  }
   Expr* expr = New(ExprKind::kName, line);
   expr->name = out_->Intern(name);
+  if (name == "varargs") NoteSpecialName(expr->name, &Stmt::varargs);
+  if (name == "kwargs") NoteSpecialName(expr->name, &Stmt::kwargs);
+  if (name == "caller") NoteSpecialName(expr->name, &Stmt::caller);
   expr->text = name;
   return expr;
+}
+
+/// A macro takes further arguments where it, or a macro inside it, mentions their name and has no parameter of that name.
+void ExpressionParser::NoteSpecialName(NameId name, NameId Stmt::*place) {
+  for (Stmt* macro : macros_) {
+    const bool is_parameter = std::any_of(macro->parameters.begin(), macro->parameters.end(),
+                                          [name](const Parameter& parameter) { return parameter.name == name; });
+    if (!is_parameter) macro->*place = name;
+  }
 }
 
 const Expr* ExpressionParser::ParseStrings() {
@@ -331,8 +348,11 @@ void ExpressionParser::ParseArguments(Expr* call) {
     if (!first) ExpectOperator(",");
     first = false;
     if (AtOperator(")")) break;
-    if (AtOperator("**")) return Refuse(Peek().line, "unpacking arguments with **");
-    if (AtOperator("*")) {
+    if (call->c != nullptr) Fail(Peek().line, "invalid syntax for function call expression");
+    if (AtOperator("**")) {
+      Skip();
+      call->c = ParseExpression();
+    } else if (AtOperator("*")) {
       if (call->b != nullptr) Fail(Peek().line, "invalid syntax for function call expression");
       Skip();
       call->b = ParseExpression();
@@ -413,7 +433,7 @@ const Expr* ExpressionParser::ParseTest(const Expr* input) {
   if (test->function == 0) RefuseOrDefer("test", test->text, JinjaHasTest(test->text), line);
   if (AtOperator("(")) {
     ParseArguments(test);
-    if (!test->keywords.empty()) Refuse(line, "a keyword argument of a test");
+    if (!test->keywords.empty() || test->c != nullptr) Refuse(line, "a keyword argument of a test");
   } else if (AtTestArgument()) {
     if (AtName("is")) Fail(line, "You cannot chain multiple tests with is");
     test->items.push_back(ParsePostfix(ParsePrimary()));

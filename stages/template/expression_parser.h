@@ -28,10 +28,11 @@ class ExpressionParser : protected ParserBase {
   int conditional_ = 0;  ///< {% if %} around, up to the nearest scope
   /// The first filter or test that jinja2 would miss when it compiles the template, which it does once all is parsed.
   Status unknown_;
-  bool in_macro_ = false;
+  std::vector<Stmt*> macros_;  ///< macros and call blocks around
 
  private:
   bool AtTupleEnd(std::initializer_list<std::string_view> ends) const;
+  void NoteSpecialName(NameId name, NameId Stmt::*place);
   const Expr* ParseConditional();
   const Expr* ParseOr();
   const Expr* ParseAnd();
@@ -41,6 +42,7 @@ class ExpressionParser : protected ParserBase {
   const Expr* ParseSum();
   const Expr* ParseConcat();
   const Expr* ParseProduct();
+  const Expr* ParsePower();
   const Expr* ParseUnary(bool with_filter);
   const Expr* ParsePrimary();
   const Expr* ParseNameOrConstant();

@@ -11,8 +11,7 @@ namespace draftmill::jinja {
 namespace {
 
 constexpr std::array kRefusedStatements =
-    std::to_array<std::string_view>({"extends", "block", "include", "from", "import", "with", "autoescape", "call",
-                                     "trans", "do", "debug", "pluralize"});
+    std::to_array<std::string_view>({"extends", "block", "include", "from", "import", "autoescape"});
 
 /// The statements.
 class Parser : private ExpressionParser {
@@ -88,7 +87,11 @@ class Parser : private ExpressionParser {
     else if (name == "break" || name == "continue")
       body.push_back(ParseLoopControl(name, line));
     else if (name == "print")
-      Refuse(line, "{% print %}");
+      ParsePrint(body, line);
+    else if (name == "call")
+      body.push_back(ParseCallBlock(line));
+    else if (name == "with")
+      body.push_back(ParseWith(line));
     else
       FailUnknownTag(name, line);
     open_.pop_back();
@@ -131,7 +134,7 @@ class Parser : private ExpressionParser {
     if (!TakeName("in")) FailUnexpected("expected 'in'");
     stmt->expr = ParseTuple(false, {"recursive"});
     if (TakeName("if")) stmt->filter = ParseExpression();
-    if (AtName("recursive")) Refuse(line, "{% for ... recursive %}");
+    stmt->recursive = TakeName("recursive");
     EndTag();
     const int conditional = std::exchange(conditional_, 0);
     const int loops = loops_++;
@@ -176,6 +179,16 @@ class Parser : private ExpressionParser {
     Stmt* stmt = NewStmt(StmtKind::kMacro, line);
     stmt->text = ExpectName();
     stmt->name = out_->Intern(stmt->text);
+    ParseParameters(stmt, line);
+    EndTag();
+    macros_.push_back(stmt);
+    stmt->body = ParseScopedBody({"endmacro"});
+    macros_.pop_back();
+    Skip();
+    return stmt;
+  }
+
+  void ParseParameters(Stmt* stmt, int line) {
     ExpectOperator("(");
     while (!failed() && !AtOperator(")")) {
       if (!stmt->parameters.empty()) ExpectOperator(",");
@@ -189,12 +202,45 @@ class Parser : private ExpressionParser {
       stmt->parameters.push_back(std::move(parameter));
     }
     ExpectOperator(")");
+  }
+
+  const Stmt* ParseCallBlock(int line) {
+    Stmt* stmt = NewStmt(StmtKind::kCallBlock, line);
+    stmt->text = "caller";
+    if (AtOperator("(")) ParseParameters(stmt, line);
+    stmt->expr = ParseExpression();
+    if (!failed() && stmt->expr->kind != ExprKind::kCall) Fail(line, "expected call");
     EndTag();
-    const bool outer = std::exchange(in_macro_, true);
-    stmt->body = ParseScopedBody({"endmacro"});
-    in_macro_ = outer;
+    macros_.push_back(stmt);
+    stmt->body = ParseScopedBody({"endcall"});
+    macros_.pop_back();
     Skip();
     return stmt;
+  }
+
+  const Stmt* ParseWith(int line) {
+    Stmt* stmt = NewStmt(StmtKind::kWith, line);
+    while (!failed() && Peek().type != TokenType::kBlockEnd) {
+      if (!stmt->assignments.empty()) ExpectOperator(",");
+      Target target = ParseTarget(true);
+      ExpectOperator("=");
+      stmt->assignments.push_back({std::move(target), ParseExpression()});
+    }
+    EndTag();
+    stmt->body = ParseBody({"endwith"});
+    Skip();
+    return stmt;
+  }
+
+  void ParsePrint(Body& body, int line) {
+    bool first = true;
+    while (!failed() && Peek().type != TokenType::kBlockEnd) {
+      if (!first) ExpectOperator(",");
+      first = false;
+      Stmt* stmt = NewStmt(StmtKind::kOutput, line);
+      stmt->expr = ParseExpression();
+      body.push_back(stmt);
+    }
   }
 
   const Stmt* ParseFilterBlock(int line) {

@@ -23,6 +23,7 @@ void VisitTree(const Stmt& stmt, VisitStmt&& visit_stmt, VisitExprs&& visit_expr
   VisitExpr(stmt.expr, visit_expr);
   VisitExpr(stmt.filter, visit_expr);
   for (const Parameter& parameter : stmt.parameters) VisitExpr(parameter.fallback, visit_expr);
+  for (const Assignment& assignment : stmt.assignments) VisitExpr(assignment.value, visit_expr);
   for (const Stmt* child : stmt.body) VisitTree(*child, visit_stmt, visit_expr);
   for (const Stmt* child : stmt.otherwise) VisitTree(*child, visit_stmt, visit_expr);
   for (const Branch& branch : stmt.branches) {
@@ -67,6 +68,7 @@ bool PromptIsConstant(const ParsedTemplate& parsed) {
     MarkTarget(stmt.target, assigned);
     if (stmt.name != kNoName) assigned[stmt.name] = true;
     for (const Parameter& parameter : stmt.parameters) assigned[parameter.name] = true;
+    for (const Assignment& assignment : stmt.assignments) MarkTarget(assignment.target, assigned);
   }
   bool in_tail = false;
   for (const Stmt* stmt : parsed.body) {

@@ -332,6 +332,25 @@ bool IsAlphabetic(char32_t code) {
 
 bool IsDecimalDigit(char32_t code) { return Category(code) == UTF8PROC_CATEGORY_ND; }
 
+bool IsDigit(char32_t code) {
+  if (IsDecimalDigit(code)) return true;
+  // Numeric_Type=Digit of the Unicode Character Database.
+  static constexpr struct {
+    char32_t first;
+    char32_t last;
+  } kDigits[] = {{0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
+                 {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
+                 {0x24EA, 0x24EA}, {0x24F5, 0x24FD},   {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
+                 {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+  return std::any_of(std::begin(kDigits), std::end(kDigits),
+                     [code](const auto& range) { return range.first <= code && code <= range.last; });
+}
+
+bool IsNumeric(char32_t code) {
+  const utf8proc_category_t category = Category(code);
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
 bool IsUppercase(char32_t code) { return Category(code) == UTF8PROC_CATEGORY_LU; }
 
 bool IsLowercase(char32_t code) { return Category(code) == UTF8PROC_CATEGORY_LL; }

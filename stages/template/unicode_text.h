@@ -36,6 +36,10 @@ std::size_t TrailingSpaceBytes(std::string_view text);
 bool IsPrintable(char32_t code);
 bool IsAlphabetic(char32_t code);
 bool IsDecimalDigit(char32_t code);
+/// str.isdigit(): decimal digits, and those of other forms such as superscripts.
+bool IsDigit(char32_t code);
+/// The categories of numbers; of str.isnumeric() ideographs are missing, which are letters.
+bool IsNumeric(char32_t code);
 bool IsUppercase(char32_t code);
 bool IsLowercase(char32_t code);
 

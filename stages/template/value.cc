@@ -136,6 +136,13 @@ std::size_t CharacterBytes(unsigned char lead) {
 
 }  // namespace
 
+Provenance TagAt(const FlatText& text, std::size_t at) {
+  if (text.runs.empty()) return text.tag;
+  return std::upper_bound(text.runs.begin(), text.runs.end(), at,
+                          [](std::size_t position, const TextRun& run) { return position < run.end; })
+      ->tag;
+}
+
 FlatText Flatten(Arena& arena, const Value& text) {
   TextRep* rep = text.text();
   if (rep->data == nullptr) FlattenJoined(arena, *rep);

@@ -54,8 +54,11 @@ struct List {
   ListKind kind = ListKind::kList;
   std::uint32_t position = 0;      ///< of a generator: how many items were taken
   std::uint32_t depth = 1;         ///< one more than the deepest item
-  const char* type_name = "list";  ///< Python's name for views and generators, for messages
+  const char* type_name = "list";  ///< Python's name for views and generators, for messages; of a tuple kGroupTypeName
 };
+
+/// The pairs that groupby makes have names for their members: grouper and list.
+inline constexpr const char* kGroupTypeName = "_GroupTuple";
 
 struct DictEntry;
 
@@ -256,6 +259,9 @@ struct FlatText {
   Provenance tag;  ///< where runs is empty
   std::span<const TextRun> runs;
 };
+
+/// The origin of the byte at `at`.
+Provenance TagAt(const FlatText& text, std::size_t at);
 
 /// The largest text that the engine builds; every caller that makes longer ones checks first.
 inline constexpr std::size_t kMaximumTextBytes = std::size_t{32} << 20;

@@ -25,23 +25,33 @@ ROW = {"messages": [
     {"role": "assistant", "content": "a,b,,c", "flag": True, "nothing": None, "d": {"B": 1, "a": [1, {"z": "é"}], "c": {}}},
     {"role": "user", "content": "", "list": ["x", "Y", "x", ""]}], "tools": [{"name": "t"}]}
 VARIABLES = {"s": "ab cd", "i": 7, "neg": -3, "fl": 2.0, "yes": True, "no": False, "nil": None, "l": [3, 1, 2],
-             "d": {"k": "v", "n": 1, "x": [1]}, "u": "straße ΑΣ\u00a0"}
+             "d": {"k": "v", "n": 1, "x": [1]}, "tree": [{"v": "a", "c": [{"v": "b", "c": []}, {"v": "b", "c": [{"v": "c"}]}]}, {"v": "a"}], "u": "straße ΑΣ\u00a0"}
 TEXTS = ["'a'", "''", "'ab cd'", "' x '", "'é,b'", "\"it's\"", "'a\\nb'", "'Ab'"]
 NUMBERS = ["0", "1", "2", "-1", "3", "1.5", "10"]
 NAMES = list(VARIABLES) + ["messages", "missing", "m", "x", "tools"]
 METHODS = ["strip()", "upper()", "lower()", "title()", "capitalize()", "split()", "split(',')", "split(' ', 1)", "rsplit(' ', 1)",
            "startswith('a')", "endswith(('b', 'd'))", "replace('a', 'bb')", "replace('', '-')", "lstrip('a ')", "rstrip()",
            "find('b')", "count('a')", "items()", "keys()", "values()", "get('k')", "get('zz', 5)", "splitlines()", "isdigit()",
-           "isalpha()", "isspace()", "join(['p', 'q'])", "append(1)", "partition(' ')", "removeprefix('a')", "index('b')"]
+           "isalpha()", "isspace()", "join(['p', 'q'])", "append(1)", "partition(' ')", "removeprefix('a')", "index('b')", "center(9)",
+           "center(8, '*')", "ljust(7)", "rjust(6, 'é')", "zfill(5)", "rindex('b')", "isalnum()", "isascii()", "isdecimal()",
+           "format(1, 'x')", "format()"]
+FORMATS = ["'{}-{}'.format({}, {})", "'{0}{1}{0}'.format({}, {})", "'{a!r}|{b:>5}'.format(a={}, b={})", "'{:.2f}{:,}'.format({}, {})",
+           "'{:<4}{:^6}'.format({}, {})", "'{{{}}}{:5d}'.format({}, {})", "'%s|%r' % ({}, {})", "'%5s%-4s|' % ({}, {})", "'%d%05.1f' % ({}, {})",
+           "'%x%+d' % ({}, {})", "'%(a)s%%%(b)s' | format(a={}, b={})", "'%s' | format({}, {})", "'{:e}{:g}'.format({}, {})",
+           "'{:06.2f}{:+}'.format({}, {})", "'{:x}{:%}'.format({}, {})", "'%.2s%3d' % ({}, {})", "'{:*^9}{:_}'.format({}, {})"]
 FILTERS = ["length", "upper", "lower", "trim", "tojson", "tojson(indent=2)", "tojson(sort_keys=true)", "string", "list", "first",
            "last", "join(',')", "default('D')", "default('D', true)", "capitalize", "sort", "sort(reverse=true)", "unique|list",
            "map('upper')|list", "map(attribute='role')|list", "selectattr('role', 'equalto', 'user')|list", "select|list",
            "reject('none')|list", "int", "float", "abs", "dictsort", "items|list", "reverse|list", "indent(2)", "indent(1, true)",
            "replace('a', 'Z')", "safe", "tojson(ensure_ascii=true)", "rejectattr('flag')|list", "map('length')|list",
-           "tojson(separators=(',', ':'))", "dictsort(by='value')", "sort(attribute='role')|length"]
+           "tojson(separators=(',', ':'))", "dictsort(by='value')", "sort(attribute='role')|length", "min", "max", "sum", "round", "round(1)",
+           "round(1, 'floor')", "round(method='ceil')", "title", "wordcount", "center(9)", "batch(2)|list", "batch(2, 'x')|list",
+           "slice(2)|list", "slice(3, 0)|list", "groupby('role')|list", "groupby('role')|map(attribute='list')|map('length')|list",
+           "truncate(5)", "truncate(4, true, '')", "truncate(6, leeway=0)", "e", "escape", "max(attribute='role')", "sum(start=2)",
+           "sort(attribute='role,content')|map(attribute='content')|list", "min(case_sensitive=true)", "sum(attribute='n')"]
 TESTS = ["defined", "undefined", "none", "string", "number", "mapping", "iterable", "sequence", "true", "false", "boolean",
          "integer", "float", "odd", "even", "divisibleby 2", "eq 1", "in [1, 'a']", "lower", "upper", "ge 2"]
-BINARY = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or"]
+BINARY = ["+", "-", "*", "/", "//", "%", "~", "**", "==", "!=", "<", ">=", "in", "not in", "and", "or"]
 
 
 warnings.simplefilter("ignore")  # jinja2 compiles to Python, which warns of some subscripts
@@ -55,7 +65,7 @@ class Maker:
         return self.random.choice(options)
 
     def expr(self, depth=3):
-        kind = self.random.randrange(14 if depth > 0 else 3)
+        kind = self.random.randrange(15 if depth > 0 else 3)
         if kind == 0:
             return self.pick(TEXTS)
         if kind == 1:
@@ -84,6 +94,9 @@ class Maker:
             return f"({self.expr(depth - 1)})[{self.pick(['0', '-1', '9', repr('role'), repr('k'), repr('items')])}]"
         if kind == 12:
             return f"({self.expr(depth - 1)}).{self.pick(['role', 'content', 'k', 'zz', 'items', 'list', 'd'])}"
+        if kind == 13:
+            before, between, after = self.pick(FORMATS).replace("({}, {})", "(\0, \0)").replace("={}", "=\0").split("\0")
+            return f"({before}{self.expr(depth - 1)}{between}{self.expr(depth - 1)}{after})"
         return f"(not {self.expr(depth - 1)})"
 
     def body(self, depth):
@@ -93,7 +106,7 @@ class Maker:
         return "{%" + self.pick(["", "", "-", "+"]) + " " + inside + " " + self.pick(["", "", "-"]) + "%}" + self.pick(["", "\n", "  \n"])
 
     def statement(self, depth=2):
-        kind = self.random.randrange(12 if depth > 0 else 3)
+        kind = self.random.randrange(16 if depth > 0 else 3)
         if kind == 0:
             return self.pick(["text", " \n  ", "a\n", "  b ", "{# c #}\n", "\n\n"])
         if kind in (1, 2):
@@ -121,6 +134,20 @@ class Maker:
         if kind == 10:
             return (self.tag(f"macro f(a, b={self.expr(1)})") + self.body(depth - 1) + "{{ a }}{{ b }}" + self.tag("endmacro")
                     + "{{ f(" + self.pick(["1", "1, 2", "b=3", "a=s, b=l", "", "1, 2, 3"]) + ") }}")
+        if kind == 11:
+            return (self.tag(f"macro g({self.pick(['', 'a', 'a=2'])})") + self.body(depth - 1)
+                    + self.pick(["{{ caller() }}", "{{ caller(1) }}", "{{ varargs }}", "{{ kwargs }}", "{{ caller is defined }}"]) + self.tag("endmacro")
+                    + self.tag(f"call{self.pick(['', '(z)', '(z=3)'])} g({self.pick(['', '1', '1, 2', 'b=3', '*l', '**d'])})")
+                    + self.body(depth - 1) + "{{ z }}" + self.tag("endcall"))
+        if kind == 12:
+            return (self.tag(f"with {self.pick(['x', 'i'])} = {self.expr(1)}{self.pick(['', ', w = x'])}") + self.body(depth - 1) + "{{ x }}{{ w }}"
+                    + self.tag("endwith") + "{{ x }}")
+        if kind == 13:
+            return self.tag(f"print {self.expr(1)}{self.pick(['', ', ' + self.expr(1)])}")
+        if kind == 14:
+            return (self.tag("for x in tree recursive") + "{{ loop.depth }}{{ x.v }}" + self.body(depth - 1)
+                    + self.pick(["{{ loop(x.c) }}", "[{{ loop(x.c)|upper }}]", "{% if x.c %}{{ loop(x.c) }}{% endif %}", "{{ loop.changed(x.v) }}"])
+                    + self.tag("endfor"))
         return self.tag("filter " + self.pick(["upper", "trim", "replace('a', 'b')|trim"])) + self.body(depth - 1) + self.tag("endfilter")
 
 

@@ -142,7 +142,7 @@ def test_a_damaged_database_is_named(run):
     (run.work / "state.db").write_bytes(content)
     for command in ("status", "run"):
         assert run.run(command=command) == NOT_STARTED, run.last_words()
-        assert "state.db" in run.last_words() and "damaged" in run.last_words() and "rebuild" in run.last_words()
+        assert "state.db" in run.words() and "damaged" in run.words() and "rebuild" in run.words()
     assert run.run("rebuild", command="state") == 0, run.last_words()
     expected = run.published()
     assert run.run() == 3, run.last_words()
@@ -204,7 +204,7 @@ def test_a_full_disk_harms_nothing(finished, small_disk, tmp_path):
         shutil.rmtree(run.work, ignore_errors=True)
         ballast = fill(place, int(1.3 * used * level / levels))
         status = run.run("--until", "vocab_map") if level % 3 == 0 else run.run()
-        words = run.last_words()
+        words = run.words()
         assert status in (*COMPLETE, STOPPED, NOT_STARTED), f"{level}: {status}: {words}"
         assert status in COMPLETE or re.search("(?i)free space", words), words
         ended[status] = ended.get(status, 0) + 1
@@ -220,12 +220,12 @@ def test_a_run_pauses_for_space_and_goes_on(finished, small_disk):
     run = SmallRun(place / "run", BINARY, lines, min_free_disk="8MiB", disk_wait="60s")
     ballast = fill(place, 4 << 20)
     process = run.start()
-    while "paused" not in run.last_words():
+    while "paused" not in run.words():
         assert process.poll() is None, run.last_words()
         time.sleep(0.05)
     ballast.unlink()
     assert process.wait(timeout=60) == 3, run.last_words()
-    assert "space is back" in run.last_words()
+    assert "space is back" in run.words()
     assert difference(finished.published(), run.published()) == []
 
 
@@ -233,15 +233,15 @@ def test_a_detached_run_is_left_to_itself(finished, tmp_path):
     lines = [conversation(number) for number in range(400)]
     run = SmallRun(tmp_path, BINARY, lines)
     assert run.run("--detach") == 0, run.last_words()
-    assert "goes on as process" in run.last_words()
+    assert "goes on as process" in run.words()
     assert run.run("--follow", command="logs") == 0
-    assert "draftmill" in run.last_words() or "quarantine" in run.last_words(), run.last_words()
+    assert "draftmill" in run.words() or "quarantine" in run.words(), run.last_words()
     assert run.run(command="status") == 3
     # One that cannot begin says so at once, and leaves nothing behind.
     (tmp_path / "model" / "model.safetensors").unlink()
     run.configure(work="other")
     assert run.run("--detach") == NOT_STARTED
-    assert "model" in run.last_words()
+    assert "model" in run.words()
     assert not run.work.exists()
 
 

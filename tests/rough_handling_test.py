@@ -40,7 +40,7 @@ def mend(run, expected):
     """verify finds what is wrong, --repair marks it, and a run makes the same bytes again."""
     assert run.run(command="verify") == FAULTY, run.last_words()
     assert run.run("--repair", command="verify") == FAULTY
-    assert "is marked as work" in run.last_words()
+    assert "is marked as work" in run.words()
     assert run.run() == QUARANTINED, run.last_words()
     assert difference(expected, run.published()) == []
     assert run.run("--deep", command="verify") == 0, run.last_words()
@@ -54,7 +54,7 @@ def test_a_deleted_shard_is_named_and_made_again(run):
     expected = run.published()
     shards(run)[1].unlink()
     assert run.run() == NOT_STARTED
-    assert shards(run)[1].parent.name in run.last_words() and "verify --repair" in run.last_words()
+    assert shards(run)[1].parent.name in run.words() and "verify --repair" in run.words()
     mend(run, expected)
 
 

@@ -87,8 +87,13 @@ class SmallRun:
         """The exit status."""
         return self.start(*arguments, command=command, environment=environment).wait(timeout=timeout)
 
+    def words(self):
+        """All that the last command printed: the longer it took, the more lines of progress."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
     def last_words(self):
-        return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
+        """The end of it, for messages."""
+        return self.words()[-3000:]
 
     def published(self):
         """{path in the work folder: SHA-256} of every file that is published."""

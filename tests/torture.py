@@ -104,7 +104,7 @@ class Round:
         if status in (*COMPLETE, STOPPED, *allowed):
             return
         # Damage that a run meets on its way is named with what mends it.
-        if status in (FAILED, NOT_STARTED) and "verify" in self.run.last_words() and "flip" in " ".join(self.story):
+        if status in (FAILED, NOT_STARTED) and "verify" in self.run.words() and "flip" in " ".join(self.story):
             self.run.run("--repair", command="verify")
             return
         raise TortureFailed(f"exit status {status}:\n{self.run.last_words()}")

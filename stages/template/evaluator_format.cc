@@ -35,8 +35,8 @@ std::optional<Conversion> TakeConversion(std::string_view& text) {
   std::string_view flags = text.substr(0, end);
   bool left = false;
   std::string spec;
-  for (; !flags.empty() && (flags.front() == '-' || flags.front() == '+' || flags.front() == ' ' ||
-                            flags.front() == '0');
+  for (;
+       !flags.empty() && (flags.front() == '-' || flags.front() == '+' || flags.front() == ' ' || flags.front() == '0');
        flags.remove_prefix(1)) {
     left = left || flags.front() == '-';
     if (flags.front() != '-') spec += flags.front();
@@ -175,7 +175,8 @@ Value Evaluator::FormatBraces(const Value& format, const Arguments& arguments) {
   return failed() ? Value::None() : out.Finish(arena_);
 }
 
-void Evaluator::AppendField(std::string_view field, const Arguments& arguments, FieldNumbers& numbers, TextBuilder& out) {
+void Evaluator::AppendField(std::string_view field, const Arguments& arguments, FieldNumbers& numbers,
+                            TextBuilder& out) {
   const std::size_t colon = field.find(':');
   const std::string_view spec_text = colon == std::string_view::npos ? std::string_view() : field.substr(colon + 1);
   std::string_view name = field.substr(0, colon);
@@ -241,8 +242,8 @@ void Evaluator::AppendFormatted(const Value& value, bool is_plain, const FormatS
   if (is_plain || value.is_text()) {
     const Value text = ToText(value);
     if (failed()) return;
-    if (!is_plain && ((spec.type != '\0' && spec.type != 's') || spec.align == '=' || spec.sign != '-' ||
-                      spec.group != '\0')) {
+    if (!is_plain &&
+        ((spec.type != '\0' && spec.type != 's') || spec.align == '=' || spec.sign != '-' || spec.group != '\0')) {
       Fail("the format specification of a text is not supported");
       return;
     }

@@ -42,8 +42,8 @@ Value Evaluator::FilterMinMax(FilterId filter, const Value& input, const Argumen
   for (const Value& item : items.subspan(1)) {
     if (!Step()) return Value::None();
     const Value key = SortKey(item, given[1], case_sensitive);
-    const bool better = CompareWith(filter == FilterId::kMin ? CompareOperator::kLess : CompareOperator::kGreater, key,
-                                    best_key);
+    const bool better =
+        CompareWith(filter == FilterId::kMin ? CompareOperator::kLess : CompareOperator::kGreater, key, best_key);
     if (failed()) return Value::None();
     if (!better) continue;
     best = item;

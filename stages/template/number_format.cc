@@ -107,9 +107,9 @@ std::optional<std::string> FormatInteger(std::int64_t number, const FormatSpec& 
     default: return std::nullopt;
   }
   if (spec.group != '\0' && IsOneOf(spec.type, "boxX") && spec.type != '\0') return std::nullopt;
-  if (spec.type == 'X') std::transform(digits.begin(), digits.end(), digits.begin(), [](char c) {
-      return c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c;
-    });
+  if (spec.type == 'X')
+    std::transform(digits.begin(), digits.end(), digits.begin(),
+                   [](char c) { return c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c; });
   return WithSign(negative, std::move(digits), spec.sign);
 }
 

@@ -182,6 +182,9 @@ std::string DescribeExpected(const ParameterSpec& spec) {
 std::string ValueAsYaml(const ParameterSpec& spec, const json::Value& value) {
   if (value.is_integer() && spec.type == ParameterType::kBytes) return FormatByteSizeExact(value.as_integer());
   if (value.is_integer() && spec.type == ParameterType::kDuration) return FormatDurationExact(value.as_integer());
+  const bool is_word =
+      value.is_string() && std::find(spec.words.begin(), spec.words.end(), value.as_string()) != spec.words.end();
+  if (is_word) return value.as_string();  // as the file and the documents write it, `false` too
   return AsFlowYaml(value);
 }
 

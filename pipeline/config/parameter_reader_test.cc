@@ -127,6 +127,8 @@ TEST(ParameterReaderTest, WritesValuesAsTheyWouldBeWritten) {
   EXPECT_EQ(ValueAsYaml({.name = "", .type = ParameterType::kPath}, "data/x.jsonl"), "data/x.jsonl");
   EXPECT_EQ(ValueAsYaml({.name = "", .type = ParameterType::kMapping}, json::Object{{"a b", json::Array{1, "<|x|>"}}}),
             R"({"a b": [1, "<|x|>"]})");
+  // Words are no text: they stand as the page of parameters writes them.
+  EXPECT_EQ(ValueAsYaml({.name = "", .type = ParameterType::kMapping, .words = {"false"}}, "false"), "false");
 }
 
 }  // namespace

@@ -141,6 +141,7 @@ Status OrderFoundSources(const Config& config, const std::vector<SourceFile>& fo
   for (const OrderedSource& place : OrderSources(contents, parameters, known.ingest, known.is_ingested)) {
     inputs.source_files.push_back(found[place.found]);
     inputs.source_files.back().epoch = place.epoch;
+    inputs.source_files.back().content = contents[place.found].content;
     inputs.source_names.push_back(PortablePath(config, found[place.found].path));
     inputs.source_hashes.push_back(contents[place.found].content);
     inputs.epoch_sizes.resize(static_cast<std::size_t>(place.epoch) + 1);

@@ -13,7 +13,7 @@
 // interrupted ingest is simply run again.
 //
 // Errors: a bad row is refused, counted and reported to the sink; a source that is missing, empty, cut or not readable
-// ends ingest with a message that names it. kCancelled where `should_stop` said so, kDiskFull where the disk is full.
+// ends ingest with a message that names it, kConflict where a file is not what SourceFile::content says. kCancelled where `should_stop` said so, kDiskFull where the disk is full.
 // Threads: call from one; the sink is called from that thread only.
 #pragma once
 

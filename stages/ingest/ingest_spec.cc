@@ -19,15 +19,12 @@ std::vector<ParameterSpec> Parameters() {
   parameters.push_back(
       {.name = "sources",
        .type = ParameterType::kSources,
-       .doc =
-           "Where conversations come from, in this order. `path` is a file, a folder (all data files in it and below) "
-           "or a glob (`*`, `?`, `[...]`); files are .json, .jsonl or .ndjson, also with .gz or .zst. `format` names "
-           "the "
-           "form of the rows; without it each row's keys tell. `take: N` takes the first N good rows of the entry, "
-           "`take: 0.1` that share of its good rows, chosen by a hash of their content: the same rows at every run and "
-           "in "
-           "any order of the sources, and the share on average, not to the row, so that what is taken differs a little "
-           "from what `plan` foresees.",
+       .doc = "Where conversations come from, in this order. `path` is a file, a folder (all data files in it and "
+              "below, but for the work folders of runs) or a glob (`*`, `?`, `[...]`); files are .json, .jsonl or "
+              ".ndjson, also with .gz or .zst. `format` names the form of the rows; without it each row's keys tell. "
+              "`take: N` takes the first N good rows of the entry, `take: 0.1` that share of its good rows, chosen by "
+              "a hash of their content: the same rows at every run and in any order of the sources, and the share on "
+              "average, not to the row, so that what is taken differs a little from what `plan` foresees.",
        .default_yaml = "",
        .words = {},
        .choices = {"auto", "messages", "sharegpt", "alpaca", "prompt_completion", "turns", "pretokenized"}});

@@ -358,12 +358,49 @@ TEST_F(IngestTest, ALaterEpochFollowsInChunksOfItsOwn) {
   }
 }
 
+// A run whose work folder lies among its sources would feed on what it made, more with every start.
+TEST_F(IngestTest, PassesOverWorkFoldersBelowASource) {
+  WriteFile(Data("a.jsonl"), Row("q", "a") + "\n");
+  WriteFile(Data("more/b.jsonl"), Row("r", "b") + "\n");
+  for (const char* mark : {"state.db", "run.json", "run.lock"}) {
+    WriteFile(Data(std::string("work-") + mark + "/" + mark), "");
+    WriteFile(Data(std::string("work-") + mark + "/ingested/chunk-000000.jsonl"), Row("q", mark) + "\n");
+  }
+  EXPECT_EQ(RunWell(Options({""})).kept(), 2);
+  EXPECT_EQ(RunWell(Options({"*"})).kept(), 2);
+  // Named by itself it is a source like any other.
+  EXPECT_EQ(RunWell(Options({"work-run.lock/ingested"})).kept(), 1);
+}
+
 TEST_F(IngestTest, HarmsNothingWhereASourceIsMissing) {
   WriteFile(Data("a.jsonl"), Row("q", "a"));
   RunWell(Options({"a.jsonl"}));
   const auto before = PublishedFiles();
   ExpectRefusal(Options({"a.jsonl", "missing.jsonl"}), StatusCode::kNotFound, {"missing.jsonl"});
   EXPECT_EQ(PublishedFiles(), before);
+}
+
+// Whether it was appended to, cut, written over or replaced: rows of a file that changes are of no one content.
+TEST_F(IngestTest, RefusesAFileThatIsNotWhatTheRunWasBegunWith) {
+  const std::string path = Data("a.jsonl");
+  const std::string rows = Row("q", "a") + "\n" + Row("r", "b") + "\n";
+  IngestOptions options = Options({"a.jsonl"});
+  for (const std::string& now :
+       {rows + Row("s", "c") + "\n", Row("q", "a") + "\n", Row("q", "x") + "\n" + Row("r", "b") + "\n"}) {
+    WriteFile(path, rows);
+    options.files = *FindSourceFiles(options.sources, RealFileSystem());
+    options.files[0].content = HashBytes128(rows);
+    EXPECT_TRUE(Run(options).ok());
+    WriteFile(path, now);
+    // Also where not all of it is wanted.
+    for (const std::optional<std::int64_t> taken : {std::optional<std::int64_t>(), std::optional<std::int64_t>(1)}) {
+      options.sources[0].take_rows = taken;
+      const Result<IngestSummary> summary = Run(options);
+      EXPECT_EQ(summary.status().code(), StatusCode::kConflict) << summary.status().ToString();
+      EXPECT_NE(summary.status().message().find("a.jsonl changed while it was read"), std::string::npos);
+    }
+    options.sources[0].take_rows.reset();
+  }
 }
 
 TEST_F(IngestTest, TakesTheFirstRowsOrAShare) {

@@ -13,6 +13,16 @@ constexpr std::size_t kBatchBytes = std::size_t{1} << 19;
 /// Raw text under way; a batch that is larger alone passes when nothing else is.
 constexpr std::int64_t kBytesInFlight = std::int64_t{24} << 20;
 
+/// What was read must be what the run was begun with: a file that somebody writes to gives rows of no one content.
+Status CheckContent(const SourceFile& file, const Hash128& content) {
+  if (!file.content || *file.content == content) return OkStatus();
+  return Conflict(
+      file.path + " changed while it was read: its content is no longer what this run was begun with (" +
+      ToHex(*file.content) + " -> " + ToHex(content) +
+      "). Nothing was made of it, and what was there before stands. When nothing writes to it any more, run "
+      "again with --accept-changes");
+}
+
 }  // namespace
 
 Intake::Intake(const IngestOptions& options, FileSystem& file_system, const std::vector<SourceFile>& files,
@@ -116,6 +126,7 @@ Status Intake::Consume(const RowBatch& batch) {
   if (!IsComplete(batch.file)) DRAFTMILL_RETURN_IF_ERROR(batch.read_status);
   progress_.bytes_read = bytes_before_file_ + batch.packed_bytes;
   if (batch.ends_file) {
+    DRAFTMILL_RETURN_IF_ERROR(CheckContent(files_[batch.file], batch.file_hash));
     summaries_[batch.file].content_hash = batch.file_hash;
     bytes_before_file_ += batch.packed_bytes;
     if (summaries_[batch.file].rows == 0 && !IsComplete(batch.file)) {

@@ -76,12 +76,19 @@ class Finder {
       if (entry.name.starts_with('.')) continue;
       const std::string path = JoinPath(folder, entry.name);
       if (entry.is_folder) {
-        DRAFTMILL_RETURN_IF_ERROR(AddFolder(path, depth + 1));
+        if (!IsWorkFolder(path)) DRAFTMILL_RETURN_IF_ERROR(AddFolder(path, depth + 1));
       } else if (LayoutOfName(path) || path.ends_with(".parquet")) {
         DRAFTMILL_RETURN_IF_ERROR(AddNamedFile(path, std::move(entry)));
       }
     }
     return OkStatus();
+  }
+
+  /// Of this run or another one: what a run makes of rows would come back as further rows each time.
+  bool IsWorkFolder(const std::string& folder) const {
+    constexpr std::string_view kOfARun[] = {"state.db", "run.json", "run.lock"};
+    return std::any_of(std::begin(kOfARun), std::end(kOfARun),
+                       [&](std::string_view name) { return file_system_.Exists(JoinPath(folder, std::string(name))); });
   }
 
   Status AddGlob(const std::string& pattern) {
@@ -106,7 +113,7 @@ class Finder {
       if (!rest.empty()) {
         if (entry.is_folder) DRAFTMILL_RETURN_IF_ERROR(Match(path + "/", rest));
       } else if (entry.is_folder) {
-        DRAFTMILL_RETURN_IF_ERROR(AddFolder(path, 0));
+        if (!IsWorkFolder(path)) DRAFTMILL_RETURN_IF_ERROR(AddFolder(path, 0));
       } else {
         DRAFTMILL_RETURN_IF_ERROR(AddNamedFile(path, std::move(entry)));
       }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "stages/ingest/conversation.h"
 #include "stages/ingest/row_reader.h"
@@ -29,13 +30,16 @@ struct SourceFile {
   FileLayout layout = FileLayout::kLines;
   FileInfo info;
   std::int32_t epoch = 0;  ///< IngestOptions::files
+  /// XXH3-128 of its bytes where they were taken before: ingest ends with kConflict where it reads others.
+  std::optional<Hash128> content = {};
 };
 
 /// How the rows of a file lie in it, as its name tells. Parquet, and a name that tells nothing, are refused.
 Result<FileLayout> LayoutOfFile(const std::string& path);
 
 /// All files in the order in which they are read: entries in their order, the files of an entry by the bytes of their
-/// paths. A folder stands for all data files in it and below; other files in it are passed over, Parquet is refused.
+/// paths. A folder stands for all data files in it and below; other files in it, and work folders below it, are passed over,
+/// Parquet is refused.
 Result<std::vector<SourceFile>> FindSourceFiles(const std::vector<SourceSpec>& specs, FileSystem& file_system);
 
 /// The path as it stands relative to `base_folder`; as it is where that is empty.

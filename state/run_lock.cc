@@ -57,6 +57,22 @@ Status Held(const std::string& work_folder, const LockOwner& owner) {
                   ". Nothing was started or changed. Wait until it ends, or stop it with `draftmill stop`.");
 }
 
+/// Who holds the lock according to the file; empty parts where there is none.
+LockOwner OwnerIn(const std::string& work_folder) {
+  const int file = ::open(LockPath(work_folder).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  LockOwner owner = ReadOwner(file);
+  ::close(file);
+  return owner;
+}
+
+int OpenFolder(const std::string& work_folder) {
+  return ::open(work_folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/// Whether somebody else holds it. What cannot be locked at all (a folder on some network file systems) is not.
+bool IsLocked(int fd) { return fd >= 0 && ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
+
 /// 0 or an errno. Asking is tried for a while: whoever peeks holds the lock for an instant.
 int TryLock(int fd, int operation) {
   constexpr int kTries = 25;
@@ -72,7 +88,7 @@ int TryLock(int fd, int operation) {
 }  // namespace
 
 std::string LockOwner::ToString() const {
-  if (pid == 0) return "a process that has not written its name yet";
+  if (pid == 0) return "a process whose name does not stand in run.lock";
   std::string text = "process " + std::to_string(pid) + " on " + (host.empty() ? "an unnamed host" : host);
   const auto seconds = static_cast<std::time_t>(since_ms / 1000);
   std::tm parts{};
@@ -99,15 +115,16 @@ LockOwner ThisProcess(Clock& clock) {
 Result<RunLock> RunLock::Acquire(const std::string& work_folder, Clock& clock) {
   const std::string path = LockPath(work_folder);
   constexpr int kMode = 0644;
-  RunLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
-  if (lock.fd_ < 0) return ErrnoStatus(errno, "open " + path);
-  const int error = TryLock(lock.fd_, LOCK_EX);
-  if (error == EWOULDBLOCK) {
-    return Held(work_folder, ReadOwner(lock.fd_));
-  }
+  RunLock lock(OpenFolder(work_folder), -1);
+  if (lock.folder_ >= 0 && TryLock(lock.folder_, LOCK_EX) == EWOULDBLOCK)
+    return Held(work_folder, OwnerIn(work_folder));
+  lock.file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
+  if (lock.file_ < 0) return ErrnoStatus(errno, "open " + path);
+  const int error = TryLock(lock.file_, LOCK_EX);
+  if (error == EWOULDBLOCK) return Held(work_folder, ReadOwner(lock.file_));
   if (error != 0) return ErrnoStatus(error, "lock " + path);
   const std::string text = Serialize(ThisProcess(clock));
-  if (::ftruncate(lock.fd_, 0) != 0 || ::pwrite(lock.fd_, text.data(), text.size(), 0) < 0) {
+  if (::ftruncate(lock.file_, 0) != 0 || ::pwrite(lock.file_, text.data(), text.size(), 0) < 0) {
     return ErrnoStatus(errno, "write " + path);
   }
   return lock;
@@ -128,20 +145,23 @@ Result<std::optional<RunLock>> RunLock::AcquireForReading(const std::string& wor
 
 Result<std::optional<LockOwner>> RunLock::Peek(const std::string& work_folder) {
   const std::string path = LockPath(work_folder);
-  const RunLock probe(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (probe.fd_ < 0) {
-    if (errno == ENOENT) return std::optional<LockOwner>();
-    return ErrnoStatus(errno, "open " + path);
-  }
-  if (::flock(probe.fd_, LOCK_SH | LOCK_NB) == 0) return std::optional<LockOwner>();
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file_error = file < 0 ? errno : 0;
+  const RunLock probe(OpenFolder(work_folder), file);
+  if (IsLocked(probe.folder_)) return std::optional(OwnerIn(work_folder));
+  if (file_error == ENOENT) return std::optional<LockOwner>();
+  if (file_error != 0) return ErrnoStatus(file_error, "open " + path);
+  if (::flock(probe.file_, LOCK_SH | LOCK_NB) == 0) return std::optional<LockOwner>();
   if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
-  return std::optional(ReadOwner(probe.fd_));
+  return std::optional(ReadOwner(probe.file_));
 }
 
-RunLock::RunLock(RunLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+RunLock::RunLock(RunLock&& other) noexcept
+    : folder_(std::exchange(other.folder_, -1)), file_(std::exchange(other.file_, -1)) {}
 
 RunLock::~RunLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (file_ >= 0) ::close(file_);
+  if (folder_ >= 0) ::close(folder_);
 }
 
 }  // namespace draftmill

@@ -2,9 +2,10 @@
 //
 //   Result<RunLock> lock = RunLock::Acquire(work_folder, RealClock());   // kConflict names the run that holds it
 //
-// A lock of the kernel (flock) on `<work folder>/run.lock`: it goes with the process, however that ends, so there is
-// never a stale one. The file stays; its text says who holds the lock and is for messages only. This is the one file
-// that does not go through FileSystem, because no test could fake what the kernel promises. A child that a fork() left
+// A lock of the kernel (flock) on the work folder and on `<work folder>/run.lock`: it goes with the process, however that
+// ends, so there is never a stale one. The file stays; its text says who holds the lock and is for messages only. Somebody
+// may remove it, taking it for a stale one: the folder is still locked. This is the one file that does not go through
+// FileSystem, because no test could fake what the kernel promises. A child that a fork() left
 // without exec() shares the lock; after exec() it does not.
 //
 // Threads: one object, one thread at a time.
@@ -49,8 +50,9 @@ class RunLock {
   ~RunLock();
 
  private:
-  explicit RunLock(int fd) : fd_(fd) {}
-  int fd_;
+  RunLock(int folder, int file) : folder_(folder), file_(file) {}
+  int folder_;  ///< -1 where the file system locks no folders
+  int file_;
 };
 
 }  // namespace draftmill

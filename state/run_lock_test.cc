@@ -59,11 +59,23 @@ TEST(RunLockTest, AKilledRunLeavesNoLock) {
   ::close(ready[1]);
 }
 
+// As people do who take it for a stale one.
+TEST(RunLockTest, RemovingTheFileLetsNobodyIn) {
+  const TemporaryFolder folder;
+  const Result<RunLock> lock = RunLock::Acquire(folder.path(), RealClock());
+  ASSERT_TRUE(lock.ok());
+  ASSERT_TRUE(RealFileSystem().Remove(JoinPath(folder.path(), "run.lock")).ok());
+  EXPECT_TRUE(RunLock::Peek(folder.path())->has_value());
+  EXPECT_EQ(RunLock::Acquire(folder.path(), RealClock()).status().code(), StatusCode::kConflict);
+  EXPECT_EQ(RunLock::AcquireForReading(folder.path(), RealClock()).status().code(), StatusCode::kConflict);
+  EXPECT_FALSE(RealFileSystem().Exists(JoinPath(folder.path(), "run.lock")));
+}
+
 TEST(RunLockTest, WhateverStandsInTheFileOnlyChangesTheMessage) {
   const TemporaryFolder folder;
   ASSERT_TRUE(RealFileSystem().WriteAtomically(JoinPath(folder.path(), "run.lock"), std::string(100'000, 'x')).ok());
   EXPECT_TRUE(RunLock::Acquire(folder.path(), RealClock()).ok());
-  EXPECT_EQ(LockOwner().ToString(), "a process that has not written its name yet");
+  EXPECT_EQ(LockOwner().ToString(), "a process whose name does not stand in run.lock");
 }
 
 TEST(RunLockTest, AFolderThatIsNotThereIsNamed) {

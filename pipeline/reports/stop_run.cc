@@ -20,8 +20,12 @@ Status StopRun(const std::string& work_folder, Clock& clock, std::int64_t wait_m
   DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<LockOwner> owner, RunLock::Peek(work_folder));
   if (!owner) return OkStatus();
   const LockOwner self = ThisProcess(clock);
-  // A process number means something on its own machine only, and 0 and below mean whole groups.
-  if (owner->host != self.host || owner->boot_id != self.boot_id || owner->pid <= 1) {
+  // 0 and below mean whole groups of processes.
+  if (owner->pid <= 1) {
+    return Conflict("the run is " + owner->ToString() + ": it cannot be found from here. Send SIGTERM to it yourself");
+  }
+  // A process number means something on its own machine only.
+  if (owner->host != self.host || owner->boot_id != self.boot_id) {
     return Conflict("the run is " + owner->ToString() + ", not on this machine (" + self.host + "): stop it there");
   }
   if (::kill(static_cast<pid_t>(owner->pid), SIGTERM) != 0 && errno != ESRCH) {

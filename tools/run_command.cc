@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/shell_word.h"
 #include "pipeline/progress/progress.h"
 #include "pipeline/progress/stop_signal.h"
 #include "pipeline/reports/detached_run.h"
@@ -51,9 +52,10 @@ int RunDetached(const TargetOptions& options, const Config& config, RunRequest r
     PrintJson(
         json::Object{{"work", config.work_folder()}, {"process", detached->process}, {"log", detached->log_path}});
   } else {
-    PrintData("the run goes on as process " + std::to_string(detached->process) + ". `draftmill status " +
-              options.target + "` shows where it stands, `draftmill logs " + options.target +
-              " --follow` what it writes, `draftmill stop " + options.target + "` ends it");
+    const std::string target = ShellWord(options.target);
+    PrintData("the run goes on as process " + std::to_string(detached->process) + ". `draftmill status " + target +
+              "` shows where it stands, `draftmill logs " + target + " --follow` what it writes, `draftmill stop " +
+              target + "` ends it");
   }
   return kExitComplete;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/shell_word.h"
 #include "formats/corpus_chunk.h"
 #include "pipeline/config/run_spec.h"
 #include "pipeline/run/self_check_step.h"
@@ -146,7 +147,7 @@ Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder) {
   return Corrupt(
       fmt::format("{} files that state.db knows are missing or have another size, the first is {}. What is "
                   "there stays. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
-                  missing.size(), JoinPath(work_folder, missing.front()), work_folder));
+                  missing.size(), JoinPath(work_folder, missing.front()), ShellWord(work_folder)));
 }
 
 Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks) {

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/shell_word.h"
 #include "formats/manifest.h"
 #include "pipeline/exit_status.h"
 #include "pipeline/progress/format_units.h"
@@ -146,7 +147,7 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
   }
   if (!totals.failures.empty()) {
     text += fmt::format("              `draftmill quarantine {} list` shows each with its file and line\n",
-                        input.work_folder);
+                        ShellWord(input.work_folder));
   }
   if (input.did_work) {
     text += fmt::format("  memory   at most {} of {} held by rows and tokens, {} of {} by states\n",

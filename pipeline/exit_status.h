@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "state/consistency.h"
 
 namespace draftmill {
 
@@ -29,9 +30,17 @@ inline int ExitStatusAfterStart(const Status& status) {
   }
 }
 
-/// For a failure of a command that is no run: a wrong request has started nothing.
+/// For a failure of a command that is no run: a wrong request, or a state.db that cannot be used, has started nothing.
 inline int ExitStatusOf(const Status& status) {
-  return status.code() == StatusCode::kInvalidConfig ? kExitNotStarted : ExitStatusAfterStart(status);
+  const bool is_refusal = status.code() == StatusCode::kInvalidConfig || SaysThatStateIsDamaged(status);
+  return is_refusal ? kExitNotStarted : ExitStatusAfterStart(status);
+}
+
+/// For a failure of a command that only looks: what it was asked for is not there, or is none that this program knows. A
+/// damaged file is a failure all the same.
+inline int ExitStatusOfLook(const Status& status) {
+  const bool is_refusal = status.code() == StatusCode::kNotFound || status.code() == StatusCode::kUnsupported;
+  return is_refusal ? kExitNotStarted : ExitStatusOf(status);
 }
 
 }  // namespace draftmill

@@ -213,7 +213,8 @@ Result<sqlite::Connection> OpenForReading(FileSystem& files, const std::string& 
   const Status nothing = NotFound("there is no run in " + ParentPath(path) + " yet (" + path + " is missing or empty)");
   const Result<FileInfo> info = files.Stat(path);
   if (!info.ok()) return info.status().code() == StatusCode::kNotFound ? nothing : info.status();
-  if (info->size_bytes == 0 && !info->is_folder) return nothing;
+  if (info->is_folder) return NotOurs(path, "a folder");
+  if (info->size_bytes == 0) return nothing;
   Result<sqlite::Connection> connection = OpenReadable(files, path);
   if (connection.status().code() == StatusCode::kCorrupt && !StartsAsSqlite(files, path)) {
     return NotOurs(path, "no SQLite database");

@@ -7,11 +7,13 @@
 #include <set>
 #include <utility>
 
+#include "base/shell_word.h"
 #include "formats/corpus_chunk.h"
 #include "pipeline/reports/mask_report.h"
 #include "pipeline/run/failure_records.h"
 #include "pipeline/run/plan_records.h"
 #include "stages/ingest/ingested_rows.h"
+#include "state/consistency.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -108,9 +110,10 @@ Status ChunkPass::Tokenize(ChunkWork& work) {
   // Which turn a sample ends with stands beside the plan; without one the chunk is tokenized again, to the same bytes.
   const bool is_read_back = record.tokenized && !record.plan_hash.empty();
   const Status status = is_read_back ? ReadTokenized(work, record) : TokenizeRows(work, record);
-  if (status.code() != StatusCode::kCorrupt && status.code() != StatusCode::kNotFound) return status;
-  return Corrupt(status.message() + ". Nothing published was lost: `draftmill verify --repair " + context_.work_folder +
-                 "` marks what is damaged, and the next run makes it again");
+  const bool is_damage = status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kNotFound;
+  if (!is_damage || SaysThatStateIsDamaged(status)) return status;
+  return Corrupt(status.message() + ". Nothing published was lost: `draftmill verify --repair " +
+                 ShellWord(context_.work_folder) + "` marks what is damaged, and the next run makes it again");
 }
 
 Status ChunkPass::TokenizeRows(ChunkWork& work, const ChunkRecord& record) {
@@ -289,6 +292,7 @@ Result<bool> ChunkPass::Adopt(const ChunkWork& work, std::int64_t shard) {
     return true;
   }
   if (adopted.status().code() != StatusCode::kCorrupt) return adopted.status();
+  if (SaysThatStateIsDamaged(adopted.status())) return adopted.status();
   context_.monitor->Say(EventLevel::kWarning,
                         fmt::format("{}: not this run's ({}), made again", ShardPath(work.ticket.chunk, shard),
                                     adopted.status().message()));

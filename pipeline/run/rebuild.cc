@@ -1,5 +1,6 @@
 #include "pipeline/run/rebuild.h"
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "pipeline/run/run_facts.h"
 #include "pipeline/run/stored_facts.h"
 #include "stages/stage_spec.h"
+#include "state/consistency.h"
 #include "state/run_lock.h"
 #include "state/schema.h"
 #include "state/state_reader.h"
@@ -48,17 +50,52 @@ std::string NumericsOfShards(FileSystem& files, const std::string& work_folder) 
   return "";
 }
 
-/// Makes room for a new database; one that can be read stays.
+/// What only run.json says; without it there is a way that needs the sources.
+Result<RunFacts> FactsToRebuildFrom(FileSystem& files, const std::string& work_folder) {
+  Result<RunFacts> facts = ReadRunFacts(files, work_folder);
+  if (facts.ok()) return facts;
+  return Status(facts.status().code(),
+                facts.status().message() +
+                    ". Nothing was changed. Where no backup has the file, move state.db away: `draftmill run` with the "
+                    "pipeline file then reads the sources again and keeps the shards that are whole and right");
+}
+
+/// Whether another version of draftmill wrote it: whole then, and not for this program to judge.
+bool IsOfAnotherVersion(const std::string& path) {
+  Result<sqlite::Connection> connection = sqlite::Connection::Open(path, sqlite::Access::kReadOnly);
+  if (!connection.ok()) return false;
+  const Result<std::int64_t> application = connection->QueryInteger("PRAGMA application_id");
+  const Result<std::int64_t> version = connection->QueryInteger("PRAGMA user_version");
+  return application.ok() && *application == kStateApplicationId && version.ok() && *version > 0 &&
+         *version != SchemaVersion();
+}
+
+/// Whether it can be read to the end and its rows agree with each other.
+bool IsWhole(StateReader& state) {
+  const Result<std::string> finding = state.connection().QueryText("PRAGMA quick_check(1)");
+  if (!finding.ok() || *finding != "ok") return false;
+  const Result<std::string> contradiction = FindContradiction(state.connection());
+  const Result<std::vector<ChunkRecord>> chunks = state.Chunks();
+  if (!contradiction.ok() || !contradiction->empty() || !chunks.ok()) return false;
+  return std::all_of(chunks->begin(), chunks->end(), [&](const ChunkRecord& chunk) {
+    const Result<std::vector<SampleRecord>> samples = state.Samples(chunk.chunk);
+    if (!samples.ok()) return false;
+    const Result<std::string> found = FindContradictionInSamples(state.connection(), chunk, *samples);
+    return found.ok() && found->empty();
+  });
+}
+
+/// Makes room for a new database; one that can be read and agrees with itself stays.
 Status MoveDamagedAway(FileSystem& files, const std::string& work_folder) {
   const std::string path = StateDatabasePath(work_folder);
   {
     Result<StateReader> state = StateReader::Open(work_folder, files);
     if (state.status().code() == StatusCode::kNotFound) return OkStatus();
-    const Result<std::string> finding =
-        state.ok() ? state->connection().QueryText("PRAGMA quick_check(1)") : state.status();
-    if (finding.ok() && *finding == "ok") {
+    if (!state.ok() && IsOfAnotherVersion(path)) return state.status();
+    if (state.ok() && IsWhole(*state)) {
       return Conflict(path +
-                      " can be read, so there is nothing to rebuild. Nothing was changed. To have it made again all "
+                      " can be read and agrees with itself, so there is nothing to rebuild. Nothing was changed. To "
+                      "have it made again all "
                       "the same, move it away first");
     }
   }
@@ -96,7 +133,7 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
                     "`draftmill run` starts from the sources and keeps the shards that are whole and right");
   }
   if (!summary.ok()) return summary.status();
-  DRAFTMILL_ASSIGN_OR_RETURN(const RunFacts run, ReadRunFacts(files, work_folder));
+  DRAFTMILL_ASSIGN_OR_RETURN(const RunFacts run, FactsToRebuildFrom(files, work_folder));
   DRAFTMILL_RETURN_IF_ERROR(MoveDamagedAway(files, work_folder));
 
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<StateWriter> state,

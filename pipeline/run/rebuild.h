@@ -8,7 +8,8 @@
 // is whole and right, and computes what is missing: the database is then equal to the lost one in all but runs, events,
 // times and rates.
 //
-// A database that can be read is not replaced (kConflict); one that cannot is moved aside as state.db.damaged. Errors
+// A database that can be read and whose rows agree with each other is not replaced, nor one of another version of draftmill
+// (kConflict); any other is moved aside as state.db.damaged. Errors
 // change nothing else: kNotFound where ingested/ holds no finished ingest, kCorrupt where one of its files is damaged. The
 // caller holds the run lock. One thread.
 #pragma once

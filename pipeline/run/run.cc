@@ -29,7 +29,9 @@
 #include "stages/extract/model/final_norm_weight.h"
 #include "stages/stage_spec.h"
 #include "stages/vocab_map/vocab_files.h"
+#include "state/consistency.h"
 #include "state/run_lock.h"
+#include "state/schema.h"
 #include "state/state_place.h"
 #include "state/state_reader.h"
 #include "state/store.h"
@@ -60,6 +62,7 @@ class PipelineRun {
   Status CheckRequest() const;
   Status TakeWorkFolder();
   Status ReadKnown();
+  Status CheckThatStateAgrees();
   Status SettleChanges();
   Status CheckThatSourcesAreThere(const std::vector<StageChange>& changes) const;
   Status CheckDisk();
@@ -157,6 +160,7 @@ Status PipelineRun::Prepare() {
   std::vector<std::string> names;
   for (const StageSpec* spec : AllStages()) names.push_back(spec->name);
   DRAFTMILL_RETURN_IF_ERROR(state_->Wait(state_->DeclareStages(names)));
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatStateAgrees());
   DRAFTMILL_RETURN_IF_ERROR(CheckThatFilesStand(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(SettleChanges());
   return Begin();
@@ -217,6 +221,15 @@ Status PipelineRun::CheckDisk() {
       "layers (extract.layers), or name another work folder with --work DIR",
       FormatBytes(forecast.states_bytes_left), FormatCount(forecast.tokens), FormatBytes(inputs_.plan.bytes_per_token),
       FormatBytes(space.free_bytes), work_, FormatBytes(inputs_.min_free_disk_bytes)));
+}
+
+/// Of what a flipped bit or an edited row has left in contradiction nothing good can be made.
+Status PipelineRun::CheckThatStateAgrees() {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::string contradiction, FindContradiction(state.connection()));
+  if (contradiction.empty()) return OkStatus();
+  return Corrupt(StateDatabasePath(work_) + " is damaged (it contradicts itself " + contradiction +
+                 std::string(sqlite::kDamagedAdvice));
 }
 
 Status PipelineRun::SettleChanges() {

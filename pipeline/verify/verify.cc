@@ -10,12 +10,14 @@
 #include <set>
 #include <utility>
 
+#include "base/shell_word.h"
 #include "formats/corpus_chunk.h"
 #include "formats/manifest.h"
 #include "formats/shard_reader.h"
 #include "pipeline/verify/recorded_files.h"
 #include "stages/ingest/ingested_rows.h"
 #include "stages/vocab_map/vocab_files.h"
+#include "state/consistency.h"
 #include "state/fingerprint.h"
 
 namespace draftmill {
@@ -44,6 +46,11 @@ class Verifier {
   Result<VerifyReport> Run() {
     report_.deep = options_.deep;
     DRAFTMILL_RETURN_IF_ERROR(ReadStageStates());
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::string contradiction, FindContradiction(state_.connection()));
+    if (!contradiction.empty()) {
+      StateFault(contradiction);
+      return std::move(report_);  // what files are held against is not known
+    }
     if (vocab_is_done_) CheckVocab();
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state_.Chunks());
     for (const ChunkRecord& chunk : chunks) {
@@ -65,6 +72,10 @@ class Verifier {
   void Fault(VerifyFault fault) {
     fault.is_forbidden = IsForbidden(JoinPath(work_folder_, fault.file));
     report_.faults.push_back(std::move(fault));
+  }
+
+  void StateFault(const std::string& contradiction) {
+    Fault({.target = VerifyTarget::kState, .file = "state.db", .message = "it contradicts itself " + contradiction});
   }
 
   void Looked(std::int64_t bytes) {
@@ -167,10 +178,13 @@ class Verifier {
   }
 
   Status CheckShards(const ChunkRecord& chunk) {
+    DRAFTMILL_ASSIGN_OR_RETURN(std::vector<SampleRecord> samples, state_.Samples(chunk.chunk));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::string contradiction,
+                               FindContradictionInSamples(state_.connection(), chunk, samples));
+    if (!contradiction.empty()) StateFault(contradiction);
     if (chunk.shards == 0) return OkStatus();
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, state_.Shards(chunk.chunk));
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<BatchRecord> batches, state_.Batches(chunk.chunk));
-    DRAFTMILL_ASSIGN_OR_RETURN(std::vector<SampleRecord> samples, state_.Samples(chunk.chunk));
     std::sort(samples.begin(), samples.end(),
               [](const SampleRecord& a, const SampleRecord& b) { return a.position < b.position; });
     for (const ShardRecord& shard : shards) {
@@ -438,6 +452,7 @@ std::string_view VerifyTargetName(VerifyTarget target) {
     case VerifyTarget::kVocab: return "vocabulary map";
     case VerifyTarget::kManifest: return "manifest";
     case VerifyTarget::kIngested: return "ingested rows";
+    case VerifyTarget::kState: return "state database";
     case VerifyTarget::kRunFile: return "description of the run";
   }
   return "file";
@@ -463,7 +478,17 @@ Result<VerifyReport> VerifyWork(FileSystem& files, StateReader& state, const std
   return Verifier(files, state, work_folder, options).Run();
 }
 
+namespace {
+
+bool HasStateFault(const VerifyReport& report) {
+  return std::any_of(report.faults.begin(), report.faults.end(),
+                     [](const VerifyFault& fault) { return fault.target == VerifyTarget::kState; });
+}
+
+}  // namespace
+
 Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter& state, const VerifyReport& report) {
+  if (HasStateFault(report)) return OkStatus();  // it will be made anew from the files
   const auto is_marked = [](const VerifyFault& fault) { return fault.no_repair.empty() && !fault.is_forbidden; };
   if (std::none_of(report.faults.begin(), report.faults.end(), is_marked)) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files, work_folder));
@@ -477,6 +502,7 @@ Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter
       case VerifyTarget::kVocab: state.SetStageState("vocab_map", StageState::kStale); break;
       case VerifyTarget::kIngested: state.SetStageState("ingest", StageState::kStale); break;
       case VerifyTarget::kManifest:
+      case VerifyTarget::kState:
       case VerifyTarget::kRunFile: break;  // the next run writes what is not as it should be
     }
   }
@@ -506,6 +532,13 @@ Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::st
 
 std::string VerifyAdvice(const VerifyReport& report, const std::string& target, bool is_marked) {
   if (report.ok()) return {};
+  const std::string named = ShellWord(target);
+  const std::string run = "`draftmill run " + named + "`";
+  if (HasStateFault(report)) {
+    return "state.db contradicts itself, so nothing was marked by it. The files are not touched by this: `draftmill " +
+           ("state " + named) + " rebuild` moves it aside and makes it again from them, then " + run +
+           " keeps what is whole and right and makes the rest again.";
+  }
   for (const VerifyFault& fault : report.faults) {
     if (!fault.is_forbidden) continue;
     return fault.file +
@@ -521,10 +554,9 @@ std::string VerifyAdvice(const VerifyReport& report, const std::string& target, 
            "then verify again" +
            (report.faults.size() > 1 ? "; other faults are listed above" : "");
   }
-  const std::string run = "`draftmill run " + target + "`";
   if (is_marked)
     return "What is damaged is marked as work: " + run + " makes it again. Everything else is as it was recorded.";
-  const std::string mark = "Everything else is as it was recorded. `draftmill verify " + target +
+  const std::string mark = "Everything else is as it was recorded. `draftmill verify " + named +
                            " --repair` marks what is damaged as work, then " + run + " makes it again.";
   return report.deep ? mark : mark + " `--deep` reads every byte and says which samples are affected.";
 }

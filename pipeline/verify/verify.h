@@ -33,6 +33,7 @@ enum class VerifyTarget : std::uint8_t {
   kVocab,          ///< the vocabulary folder: vocab_map
   kManifest,       ///< manifest.json: written anew by the next run
   kIngested,       ///< what ingest notes of all its rows: ingest
+  kState,          ///< state.db contradicts itself: it is to be rebuilt from the files, nothing is marked by it
   kRunFile,        ///< run.json or pipeline.yaml: written anew by the next run
 };
 std::string_view VerifyTargetName(VerifyTarget target);

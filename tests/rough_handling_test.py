@@ -1,9 +1,12 @@
 """A work folder as people and machines treat it: files swapped, linked, forbidden, edited; terminals that close."""
 
+import contextlib
 import os
 import pty
+import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -58,6 +61,35 @@ def test_a_deleted_shard_is_named_and_made_again(run):
     mend(run, expected)
 
 
+@pytest.mark.parametrize("name", ["two words", "it's", "two\nlines", "\u00fc\u65e5", "$HOME;#&"])
+def test_what_a_message_says_to_do_next_can_be_given_to_a_shell(finished, tmp_path, name):
+    run = finished.copy(tmp_path / name)
+    expected = run.published()
+    for command, found in (("run", NOT_STARTED), ("verify", FAULTY)):
+        shards(run)[1].unlink()
+        assert run.run(command=command) == found
+        advice = re.search(r"`draftmill (verify [^`]*)`", run.last_words(), re.DOTALL).group(1)
+        repaired = subprocess.run(f"{BINARY} {advice}", shell=True, check=False, capture_output=True, text=True)
+        assert repaired.returncode == FAULTY, repaired.stderr
+    advice = re.search(r"`draftmill (run [^`]*)`", repaired.stderr, re.DOTALL).group(1)
+    again = subprocess.run(f"{BINARY} {advice}", shell=True, check=False, capture_output=True, text=True)
+    assert again.returncode == QUARANTINED, again.stderr
+    assert difference(expected, run.published()) == []
+
+
+def test_a_removed_lock_lets_no_second_run_in(tmp_path):
+    run = SmallRun(tmp_path, BINARY, [conversation(number) for number in range(2000)])
+    first = run.start()
+    while not (run.work / "run.lock").exists() or not (run.work / "ingested").exists():
+        assert first.poll() is None, run.last_words()
+        time.sleep(0.01)
+    (run.work / "run.lock").unlink()
+    second = subprocess.run([BINARY, "run", run.pipeline], check=False, capture_output=True, text=True)
+    assert first.poll() is None, "the first run was over too soon to tell"
+    assert second.returncode == NOT_STARTED and "another run works in" in second.stderr
+    assert first.wait(timeout=120) in COMPLETE, run.last_words()
+
+
 def test_shards_that_changed_places_are_found(run):
     expected = run.published()
     one, other = shards(run)[0], shards(run)[-1]
@@ -65,6 +97,77 @@ def test_shards_that_changed_places_are_found(run):
     one.write_bytes(other.read_bytes())
     other.write_bytes(kept)
     mend(run, expected)
+
+
+# Values that flipped, or were edited by hand, in a state.db that SQLite finds whole.
+EDITS = [
+    "UPDATE shards SET state = 'planned', bytes = 0, digest = '' WHERE chunk = 1",
+    "UPDATE shards SET file = '../../rows.jsonl' WHERE chunk = 1",
+    "UPDATE shards SET bytes = 9223372036854775807 WHERE chunk = 1",
+    "UPDATE shards SET digest = '' WHERE chunk = 1",
+    "DELETE FROM shards WHERE chunk = 1",
+    "DELETE FROM batches WHERE chunk = 1",
+    "UPDATE batches SET state = 'planned' WHERE chunk = 1",
+    "UPDATE batches SET tokens = -1",
+    "UPDATE chunks SET shards = 0",
+    "UPDATE chunks SET published_shards = 0 WHERE chunk = 1",
+    "UPDATE chunks SET first_sample = first_sample + 1 WHERE chunk = 1",
+    "UPDATE chunks SET corpus_digest = '' WHERE chunk = 1",
+    "UPDATE chunks SET chunk = chunk + 1000 WHERE chunk = 2",
+    "DELETE FROM chunks WHERE chunk = 1",
+]
+SAMPLE_EDITS = [
+    "UPDATE samples SET tokens = tokens + 1 WHERE chunk = 1",
+    "UPDATE samples SET sample_id = sample_id + 100000 WHERE chunk = 1",
+    "DELETE FROM samples WHERE chunk = 1",
+    "DELETE FROM conversations WHERE chunk = 1",
+    "UPDATE conversations SET sample_id = sample_id + 100000 WHERE chunk = 1",
+]
+
+
+@pytest.mark.parametrize("edit", EDITS + SAMPLE_EDITS)
+def test_a_state_that_contradicts_itself_is_named_and_made_again(run, edit):
+    expected = run.published()
+    with contextlib.closing(sqlite3.connect(run.work / "state.db")) as state:
+        assert state.execute(edit).rowcount > 0
+        state.commit()
+    if edit in EDITS:
+        assert run.run() == NOT_STARTED, run.last_words()
+        assert "contradicts itself" in run.last_words() and "rebuild" in run.last_words()
+    # Nothing is marked by such a database, and nothing is lost by saying so.
+    for repair in ((), ("--repair",)):
+        assert run.run(*repair, command="verify") == FAULTY, run.last_words()
+        assert "contradicts itself" in run.last_words() and "rebuild" in run.last_words()
+    assert difference(expected, run.published()) == []
+    assert run.run("rebuild", command="state") == 0, run.last_words()
+    assert (run.work / "state.db.damaged").exists()
+    assert run.run() == QUARANTINED, run.last_words()
+    assert difference(expected, run.published()) == []
+    assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+def test_a_state_of_a_newer_program_is_not_rebuilt(run):
+    with contextlib.closing(sqlite3.connect(run.work / "state.db")) as state:
+        state.execute("PRAGMA user_version = 999")
+    before = (run.work / "state.db").read_bytes()
+    assert run.run("rebuild", command="state") == NOT_STARTED
+    assert "newer draftmill" in run.last_words()
+    assert (run.work / "state.db").read_bytes() == before and not (run.work / "state.db.damaged").exists()
+
+
+# `why` names a stage or a sample: whatever a command looks for, it has not begun.
+LOOKS = (["status"], ["verify"], ["plan"], ["why", "extract"], ["why", "3"], ["inspect"], ["inspect", "3"], ["quarantine", "list"])
+LOOKS += (["quarantine", "export"], ["rerun", "tokenize"], ["run"])
+
+
+@pytest.mark.parametrize("command", LOOKS, ids=" ".join)
+def test_a_state_that_cannot_be_used_is_no_failure_of_the_command(run, command):
+    path = run.work / "state.db"
+    content = bytearray(path.read_bytes())
+    for damaged in (content[:1000] + bytes(8000) + content[9000:], b"a note that somebody left here" * 300):
+        path.write_bytes(damaged)
+        assert run.run(*command[1:], command=command[0]) == NOT_STARTED, run.last_words()
+        assert "state.db" in run.last_words()
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"format": "draftmill.manifest"}', "edited"])

@@ -59,7 +59,7 @@ void OutliveReaders() { std::signal(SIGPIPE, SIG_IGN); }
 void PrintJson(const json::Value& value) { PrintData(json::Write(value, json::Style::kPretty)); }
 
 int PrintFacts(const Result<json::Value>& facts, bool as_json) {
-  if (!facts.ok()) return ReportFailure(facts.status());
+  if (!facts.ok()) return ReportLookFailure(facts.status());
   if (as_json) {
     PrintJson(*facts);
   } else {
@@ -72,6 +72,11 @@ int ReportFailure(const Status& status) {
   const std::string message = "draftmill: " + status.message() + "\n";
   std::fwrite(message.data(), 1, message.size(), stderr);
   return ExitStatusOf(status);
+}
+
+int ReportLookFailure(const Status& status) {
+  static_cast<void>(ReportFailure(status));
+  return ExitStatusOfLook(status);
 }
 
 bool IsAboutTheModel(const Status& status) {

@@ -56,10 +56,12 @@ void PrintJson(const json::Value& value);
 /// From here on a reader of our output that has gone (a closed terminal behind `| tee`, a lost connection) is no reason to
 /// end: what is not read is lost, the work goes on.
 void OutliveReaders();
-/// Prints the facts for people or as JSON, or reports the failure; returns the exit status.
+/// Prints the facts for people or as JSON, or reports the failure as ReportLookFailure does; returns the exit status.
 int PrintFacts(const Result<json::Value>& facts, bool as_json);
 /// "draftmill: <message>" to standard error; returns the exit status of the failure.
 int ReportFailure(const Status& status);
+/// As ReportFailure, for commands that only look: what is asked for and is not there has started nothing.
+int ReportLookFailure(const Status& status);
 /// Whether a failure says something of the model or the input, not of this machine or program.
 bool IsAboutTheModel(const Status& status);
 /// As ReportFailure, for commands on a model folder: what is wrong with model or input was found before anything was started.

@@ -37,7 +37,7 @@ int ShowSample(const InspectOptions& options, const std::string& work_folder, co
   TokenBytesFunction token_bytes;
   if (tokenizer != nullptr) token_bytes = [&](std::int32_t id) { return tokenizer->TokenBytes(id); };
   const auto samples = InspectSample(RealFileSystem(), work_folder, name, token_bytes);
-  if (!samples.ok()) return ReportFailure(samples.status());
+  if (!samples.ok()) return ReportLookFailure(samples.status());
   json::Array list;
   for (const InspectedSample& sample : *samples) {
     if (options.json) {

@@ -36,7 +36,7 @@ int Quarantine(const QuarantineOptions& options) {
           if (line) PrintData(*line);
           return OutputStatus();
         });
-    return exported.ok() ? kExitComplete : ReportFailure(exported);
+    return exported.ok() ? kExitComplete : ReportLookFailure(exported);
   }
   return PrintFacts(ReadQuarantine(options, *work_folder), options.json);
 }

@@ -36,11 +36,7 @@ int ShowStatus(const StatusOptions& options) {
   if (!work_folder.ok()) return ReportFailure(work_folder.status());
   for (;;) {
     const auto status = ReadRunStatus(RealFileSystem(), *work_folder, RealClock());
-    if (!status.ok()) {
-      const int exit_status = ReportFailure(status.status());
-      // A state.db that cannot be used is what a run would refuse to start with.
-      return status.status().code() == StatusCode::kCorrupt ? kExitNotStarted : exit_status;
-    }
+    if (!status.ok()) return ReportFailure(status.status());
     Print(options, *status);
     if (!options.watch || !status->is_running) return status->exit_status;
     std::this_thread::sleep_for(kWatchInterval);

@@ -24,6 +24,14 @@ Result<json::Value> Explain(const WhyOptions& options) {
   return WhyStage(RealFileSystem(), config.work_folder(), options.item, current);
 }
 
+/// Whatever keeps it from an answer would keep a run from its start.
+int Why(const WhyOptions& options) {
+  const Result<json::Value> facts = Explain(options);
+  if (facts.ok()) return PrintFacts(facts, options.json);
+  static_cast<void>(ReportFailure(facts.status()));
+  return ExitStatusBeforeStart(facts.status());
+}
+
 }  // namespace
 
 void AddWhyCommand(CLI::App& app, CommandOutcome& outcome) {
@@ -32,7 +40,7 @@ void AddWhyCommand(CLI::App& app, CommandOutcome& outcome) {
   auto options = std::make_shared<WhyOptions>();
   AddTargetOptions(*command, *options);
   command->add_option("ITEM", options->item, "A stage, or a sample as ID or ID/VARIANT")->required();
-  command->callback([options, &outcome] { outcome.exit_status = PrintFacts(Explain(*options), options->json); });
+  command->callback([options, &outcome] { outcome.exit_status = Why(*options); });
 }
 
 }  // namespace draftmill

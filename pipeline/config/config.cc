@@ -179,8 +179,8 @@ Result<std::vector<std::string>> BaseFoldersOfCopy(FileSystem& files, const std:
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, files.ReadAll(path, std::int64_t{64} << 20));
   auto facts = json::Parse(text);
   if (!facts.ok())
-    return Corrupt(path + " is no JSON: " + facts.status().message() +
-                   ". Name the pipeline file instead of the work folder");
+    return InvalidConfig(path + " is no JSON: " + facts.status().message() +
+                         ". Name the pipeline file instead of the work folder");
   std::vector<std::string> folders;
   for (const std::string_view key : {kConfigFolderKey, kConfigFolderWasKey}) {
     const json::Value* folder = facts->Find(key);

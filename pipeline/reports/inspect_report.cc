@@ -237,6 +237,11 @@ Result<json::Value> InspectWorkFolder(FileSystem& files, const std::string& work
 
 Result<json::Value> InspectShard(FileSystem& files, const std::string& work_folder, const ShardName& name) {
   const std::string path = JoinPath(work_folder, ShardPath(name.chunk, name.shard));
+  if (!files.Exists(path)) {
+    return NotFound("there is no " + path +
+                    ". `draftmill inspect TARGET` lists the chunks, `draftmill verify TARGET` says " +
+                    "what is missing");
+  }
   DRAFTMILL_ASSIGN_OR_RETURN(ShardReader shard, ShardReader::Open(files, path));
   const ShardContents& contents = shard.contents();
   json::Value metadata{json::Object{}};

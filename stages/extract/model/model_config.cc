@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stages/extract/model/config_fields.h"
+#include "stages/extract/model/families/families.h"
 #include "stages/extract/model/layer_tensors.h"
 #include "stages/extract/model/model_family.h"
 #include "stages/extract/model/module_patterns.h"
@@ -27,6 +28,9 @@ constexpr std::int64_t kMaxExperts = 100000;
 
 Result<json::Value> ReadJsonFile(const std::string& path) {
   DRAFTMILL_ASSIGN_OR_RETURN(std::string text, RealFileSystem().ReadAll(path, kMaxConfigBytes));
+  if (text.starts_with("version https://git-lfs")) {
+    return InvalidInput(path + ": holds the pointer of Git LFS, not the file it stands for: fetch it (git lfs pull)");
+  }
   json::ParseLimits limits;
   limits.max_depth = kMaxConfigDepth;
   Result<json::Value> value = json::Parse(text, limits);
@@ -131,6 +135,10 @@ void ReadHeadDim(ConfigFields& fields, ModelConfig& config) {
 void ReadShared(ConfigFields& fields, ConfigFields& top, ModelConfig& config) {
   const ClassDefaults& defaults = config.family->defaults;
   config.model_type = top.TextOr("model_type", "");
+  if (IsTypeOfAnotherClass(*config.family, config.model_type)) {
+    fields.FailUnsupported("architectures says " + config.architecture + ", but model_type says " + config.model_type +
+                           ", which is another class; which one is meant cannot be known");
+  }
   config.hidden_size = fields.Integer("hidden_size", 2, kMaxWidth);
   config.num_layers = fields.Integer("num_hidden_layers", 1, 10000);
   config.intermediate_size = fields.Integer("intermediate_size", 1, kMaxWidth);
@@ -171,7 +179,8 @@ Result<const json::Value*> TextSection(const json::Value& config_json, const Mod
   const json::Value* text = config_json.Find("text_config");
   if (text == nullptr || !text->is_object()) return InvalidInput(path + ": text_config must be an object");
   const json::Value* type = text->Find("model_type");
-  const std::string name = type != nullptr && type->is_string() ? type->as_string() : "(unnamed)";
+  if (type == nullptr) return text;  // the wrapper's class takes the one that it knows
+  const std::string name = type->is_string() ? type->as_string() : "(unnamed)";
   const auto& known = family.text_model_types;
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     return Unsupported(path + ": text_config.model_type " + name + " is not supported under " +
@@ -232,6 +241,7 @@ Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Va
   ReadShared(fields, top, config);
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   config.family->read_fields(fields, config);
+  families::CheckLayerTypes(fields, config);
   ReadDtype(fields, top, config);
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   DRAFTMILL_RETURN_IF_ERROR(top.status());
@@ -247,6 +257,9 @@ Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Va
 }
 
 Result<ModelConfig> ReadModelConfig(const std::string& model_folder) {
+  if (const Result<FileInfo> info = RealFileSystem().Stat(model_folder); info.ok() && !info->is_folder) {
+    return InvalidInput(model_folder + ": is a file; name the folder that holds config.json and the weights");
+  }
   const std::string path = JoinPath(model_folder, "config.json");
   DRAFTMILL_ASSIGN_OR_RETURN(const json::Value config_json, ReadJsonFile(path));
   DRAFTMILL_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(config_json, path));

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/test_data.h"
@@ -136,9 +137,22 @@ struct Refused {
 
 TEST(ModelFamily, EachRefusesWhatItDoesNotKnow) {
   const std::vector<Refused> cases = {
+      {"llama", "model_type", "\"granite\"", "model_type says granite"},
+      {"qwen3", "model_type", "\"qwen2\"", "model_type says qwen2"},
       {"llama", "partial_rotary_factor", "0.5", "partial_rotary_factor"},
       {"llama", "rope_scaling", R"({"rope_type": "dynamic", "factor": 2.0})", "dynamic"},
       {"phi3", "rope_scaling", R"({"rope_type": "yarn", "factor": 2.0})", "yarn"},
+      {"llama", "rope_parameters", R"({"rope_type": "default", "rope_theta": 1e6})",
+       "rope_parameters and rope_scaling"},
+      {"llama", "layer_types", R"(["full_attention", "sliding_attention", "full_attention"])",
+       "layer_types says sliding_attention of layer 1"},
+      {"mistral", "layer_types", R"(["full_attention", "sliding_attention"])",
+       "layer_types says full_attention of layer 0"},
+      {"qwen3", "layer_types", R"(["full_attention", "sliding_attention"])", "layer 1"},
+      {"qwen3_moe", "layer_types", R"(["sliding_attention", "full_attention", "full_attention"])", "layer 0"},
+      {"gemma2", "sliding_window", "null", "sliding_window is null, but layer 0"},
+      {"gemma3", "sliding_window", "null", "sliding_window is null, but layer 0"},
+      {"gpt_oss", "sliding_window", "null", "sliding_window is null, but layer 0"},
       {"phi3", "partial_rotary_factor", "0.5", "short_factor"},
       {"qwen2", "layer_types", R"(["full_attention", "chunked_attention", "full_attention"])", "chunked_attention"},
       {"gemma2", "hidden_activation", "\"gelu\"", "hidden_activation gelu"},
@@ -155,6 +169,21 @@ TEST(ModelFamily, EachRefusesWhatItDoesNotKnow) {
       {"qwen3", "quantization_config", R"({"quant_method": "awq", "bits": 4})", "awq"},
       {"qwen3", "quantization_config", R"({"quant_method": "fp8"})", "weight_block_size"},
       {"qwen3", "quantization_config", kTestMxfp4, "mxfp4"},
+      {"qwen3", "quantization_config",
+       R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+       "config_groups": {"g": {"targets": ["Linear"], "input_activations": {"num_bits": 8},
+       "weights": {"num_bits": 4, "group_size": 32}}}})",
+       "input_activations"},
+      {"qwen3", "quantization_config",
+       R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+       "sparsity_config": {"format": "sparse-24-bitmask"}, "config_groups": {"g": {"targets": ["Linear"],
+       "weights": {"num_bits": 4, "group_size": 32}}}})",
+       "sparse-24-bitmask"},
+      {"qwen3", "quantization_config",
+       R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+       "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32,
+       "actorder": "group"}}}})",
+       "actorder"},
       {"gpt_oss", "quantization_config", kTestFp8, "fp8"},
       {"qwen3", "quantization_config", R"({"quant_method": "compressed-tensors", "format": "float-quantized"})",
        "float-quantized"},
@@ -179,6 +208,131 @@ TEST(ModelFamily, EverySmallModelIsRead) {
     const auto config = ParseModelConfig(TestModelConfig(model.name), "config.json");
     ASSERT_TRUE(config.ok()) << model.name << ": " << config.status().ToString();
     EXPECT_STREQ(config->family->name, model.name);
+  }
+}
+
+/// A small model with fields changed; a value of "" takes the field away.
+Result<ModelConfig> Changed(std::string_view family,
+                            const std::vector<std::pair<std::string_view, std::string_view>>& changes) {
+  json::Object object = TestModelConfig(family).as_object();
+  for (const auto& [name, value] : changes) {
+    std::erase_if(object, [&name](const json::Member& member) { return member.first == name; });
+    if (!value.empty()) object.emplace_back(std::string(name), json::Parse(value).value());
+  }
+  return ParseModelConfig(object, "config.json");
+}
+
+TEST(ModelConfig, AWindowThatIsNotStatedIsTheClassesOwn) {
+  EXPECT_EQ(Changed("mistral", {{"sliding_window", ""}})->sliding_window, 4096);
+  EXPECT_EQ(Changed("mistral", {{"sliding_window", ""}})->sliding_layers.size(), 2U);
+  EXPECT_TRUE(Changed("mistral", {{"sliding_window", "null"}})->sliding_layers.empty());
+  EXPECT_EQ(Changed("qwen2", {{"sliding_window", ""}})->sliding_window, 4096);
+  EXPECT_TRUE(Changed("qwen2", {{"sliding_window", "null"}})->sliding_layers.empty());
+  EXPECT_EQ(Changed("qwen3_moe", {{"use_sliding_window", "true"}})->sliding_layers.size(), 3U);
+  EXPECT_TRUE(Changed("phi3", {{"sliding_window", ""}})->sliding_layers.empty());
+  EXPECT_THAT(Changed("mistral", {{"sliding_window", ""}})->taken_from_class_defaults,
+              ::testing::Contains("sliding_window"));
+}
+
+TEST(ModelConfig, ANullWindowIsOneOnlyWhereNoLayerNeedsIt) {
+  const auto full = Changed("gemma2", {{"sliding_window", "null"},
+                                       {"layer_types", R"(["full_attention", "full_attention", "full_attention"])"}});
+  ASSERT_TRUE(full.ok()) << full.status().ToString();
+  EXPECT_TRUE(full->sliding_layers.empty());
+}
+
+TEST(ModelConfig, BothSpellingsOfRopeMayStandThereAlike) {
+  const std::string_view scaling = R"({"type": "linear", "factor": 4})";
+  const std::string_view parameters = R"({"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0})";
+  const auto alike = Changed("llama", {{"rope_scaling", scaling}, {"rope_parameters", parameters}});
+  ASSERT_TRUE(alike.ok()) << alike.status().ToString();
+  EXPECT_DOUBLE_EQ(alike->rope.theta, 500.0);
+  EXPECT_DOUBLE_EQ(alike->rope.factor, 4.0);
+}
+
+TEST(ModelConfig, RopeParametersOfTwoRotationsAreByLayerType) {
+  const auto flat = Changed("gemma3", {{"rope_scaling", ""}, {"rope_parameters", R"({"rope_theta": 5e5})"}});
+  EXPECT_THAT(Refusal(flat), HasSubstr("by layer type"));
+}
+
+TEST(ModelConfig, FirstPhi3FilesCallLongRopeYarn) {
+  const std::string_view yarn =
+      R"({"type": "yarn", "short_factor": [1, 1, 1, 1, 1, 1], "long_factor": [2, 2, 2, 2, 2, 2]})";
+  const auto config = Changed("phi3", {{"rope_scaling", yarn}});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(config->rope.type, RopeType::kLongRope);
+  EXPECT_EQ(config->rope.original_max_positions, 64);
+  // The class's own training length counts, not the one inside.
+  const auto unstated = Changed("phi3", {{"original_max_position_embeddings", ""}});
+  EXPECT_EQ(unstated->rope.original_max_positions, 4096);
+}
+
+TEST(ModelConfig, BoundsOfYarnThatAreZeroAreTheDefaults) {
+  const auto config = Changed("llama", {{"rope_scaling", R"({"rope_type": "yarn", "factor": 2.0, "beta_fast": 0,
+    "beta_slow": 0, "original_max_position_embeddings": 64})"}});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_DOUBLE_EQ(config->rope.beta_fast, 32.0);
+  EXPECT_DOUBLE_EQ(config->rope.beta_slow, 1.0);
+}
+
+TEST(ModelConfig, LatentAttentionIsSharpenedUnderAnyScaling) {
+  const auto plain = Changed("deepseek_v3", {{"rope_scaling", R"({"rope_type": "linear", "factor": 4.0})"}});
+  const auto sharp =
+      Changed("deepseek_v3", {{"rope_scaling", R"({"rope_type": "linear", "factor": 4.0, "mscale_all_dim": 1.0})"}});
+  ASSERT_TRUE(plain.ok() && sharp.ok());
+  const double mscale = 0.1 * std::log(4.0) + 1.0;
+  EXPECT_DOUBLE_EQ(sharp->softmax_scale, plain->softmax_scale * mscale * mscale);
+}
+
+TEST(ModelConfig, GroupsOfExpertsThatAreNullAreNone) {
+  const auto config = Changed("deepseek_v3", {{"n_group", "null"}, {"topk_group", "null"}});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(config->experts->groups, 1);
+  EXPECT_EQ(config->experts->groups_kept, 1);
+}
+
+TEST(ModelConfig, GemmaNamesTheActivationFieldThatItRefuses) {
+  const auto config = Changed("gemma2", {{"hidden_activation", ""}, {"hidden_act", "\"gelu\""}});
+  EXPECT_THAT(Refusal(config), HasSubstr("hidden_act gelu"));
+  EXPECT_TRUE(Changed("llama", {{"hidden_act", "\"swish\""}}).ok());
+}
+
+TEST(ModelConfig, MistralInsideItsMultimodalWrapper) {
+  json::Object text = TestModelConfig("mistral").as_object();
+  const auto read = [&text] {
+    json::Object file{{"architectures", json::Array{"Mistral3ForConditionalGeneration"}}, {"text_config", text}};
+    return ParseModelConfig(file, "config.json");
+  };
+  const auto config = read();
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(config->sliding_window, 16);
+  EXPECT_TRUE(IsIgnoredTensor(*config, "language_model.model.", "vision_tower.patch_conv.weight"));
+  for (json::Member& member : text) {
+    if (member.first == "model_type") member.second = "ministral3";
+  }
+  EXPECT_THAT(Refusal(read()), HasSubstr("ministral3"));
+  std::erase_if(text, [](const json::Member& member) { return member.first == "model_type"; });
+  EXPECT_TRUE(read().ok());
+}
+
+TEST(ModelConfig, RotaryBuffersAndTheClassesOwnMtpLayerAreNoSurplus) {
+  const auto config = Changed("deepseek_v3", {});
+  for (const char* name : {"inv_freq", "cos_cached", "sin_cached"}) {
+    EXPECT_TRUE(IsIgnoredTensor(*config, "model.", "model.layers.0.self_attn.rotary_emb." + std::string(name)));
+  }
+  EXPECT_TRUE(IsIgnoredTensor(*config, "model.", "model.layers.0.self_attn.kv_scale"));
+  EXPECT_TRUE(IsIgnoredTensor(*config, "model.", "model.layers.3.eh_proj.weight"));
+  EXPECT_FALSE(IsIgnoredTensor(*config, "model.", "model.layers.4.eh_proj.weight"));
+  const auto none = Changed("deepseek_v3", {{"num_nextn_predict_layers", "0"}});
+  EXPECT_FALSE(IsIgnoredTensor(*none, "model.", "model.layers.3.eh_proj.weight"));
+}
+
+TEST(ModelConfig, OrderOfRoundingIsNoOrderOfGroups) {
+  for (const char* order : {"null", "false", "\"weight\"", "\"static\""}) {
+    const std::string quantization = R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+      "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32, "actorder": )" +
+                                     std::string(order) + "}}}}";
+    EXPECT_TRUE(ParseModelConfig(QuantisedTestModel("qwen3", quantization), "config.json").ok()) << order;
   }
 }
 

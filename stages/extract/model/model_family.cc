@@ -10,11 +10,25 @@
 namespace draftmill {
 namespace {
 
-constexpr std::array<const ModelFamily*, 12> kFamilies = {
-    &families::kLlama,    &families::kMistral, &families::kQwen2,      &families::kQwen3,
-    &families::kQwen3Moe, &families::kPhi3,    &families::kGemma2,     &families::kGemma3Text,
-    &families::kGemma3,   &families::kGptOss,  &families::kDeepseekV3, &families::kKimiK25,
+constexpr std::array<const ModelFamily*, 13> kFamilies = {
+    &families::kLlama,    &families::kMistral,    &families::kMistral3, &families::kQwen2,      &families::kQwen3,
+    &families::kQwen3Moe, &families::kPhi3,       &families::kGemma2,   &families::kGemma3Text, &families::kGemma3,
+    &families::kGptOss,   &families::kDeepseekV3, &families::kKimiK25,
 };
+
+/// Published classes near enough to a family's that their weights would pass for it, by model_type.
+constexpr std::array kRelatives = {
+    "apertus",    "arcee",      "cohere",           "cohere2",   "deepseek_v2", "deepseek_v32", "ernie4_5",
+    "exaone4",    "gemma",      "gemma3n",          "glm",       "glm4",        "glm4_moe",     "granite",
+    "granitemoe", "helium",     "hunyuan_v1_dense", "internlm3", "llama4",      "llama4_text",  "ministral",
+    "ministral3", "mistral4",   "mixtral",          "nemotron",  "olmo",        "olmo2",        "olmo3",
+    "olmoe",      "phi",        "phimoe",           "qwen2_moe", "qwen3_next",  "seed_oss",     "smollm3",
+    "stablelm",   "starcoder2",
+};
+
+bool Contains(std::span<const char* const> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 /// The layer of a name like "layers.61.eh_proj.weight"; -1 where it is of no layer.
 std::int64_t LayerOf(std::string_view name) {
@@ -33,10 +47,16 @@ std::span<const ModelFamily* const> ModelFamilies() { return kFamilies; }
 
 const ModelFamily* FindFamily(std::string_view architecture) {
   for (const ModelFamily* family : kFamilies) {
-    const auto& names = family->architectures;
-    if (std::find(names.begin(), names.end(), architecture) != names.end()) return family;
+    if (Contains(family->architectures, architecture)) return family;
   }
   return nullptr;
+}
+
+bool IsTypeOfAnotherClass(const ModelFamily& family, std::string_view model_type) {
+  if (family.model_types.empty() || Contains(family.model_types, model_type)) return false;
+  if (Contains(kRelatives, model_type)) return true;
+  return std::any_of(kFamilies.begin(), kFamilies.end(),
+                     [model_type](const ModelFamily* other) { return Contains(other->model_types, model_type); });
 }
 
 std::vector<ExpectedTensor> ExpectedTensors(const ModelConfig& config) {
@@ -57,7 +77,13 @@ std::vector<ExpectedTensor> ExpectedTensors(const ModelConfig& config) {
 }
 
 bool IsIgnoredTensor(const ModelConfig& config, std::string_view prefix, std::string_view name) {
-  if (name.ends_with("rotary_emb.inv_freq") || name.ends_with(".k_scale") || name.ends_with(".v_scale")) return true;
+  // Buffers follow from config.json: the newer classes make them anew, older ones (and other trainers) stored them.
+  for (const std::string_view buffer : {"rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached"}) {
+    if (name.ends_with(buffer)) return true;
+  }
+  for (const std::string_view scale : {".k_scale", ".v_scale", ".kv_scale"}) {
+    if (name.ends_with(scale)) return true;
+  }
   for (const char* const other : config.family->ignored_prefixes) {
     if (name.starts_with(other)) return true;
   }

@@ -46,6 +46,8 @@ struct ModelFamily {
   TensorNames names = {};
   /// Values of text_config.model_type where the fields stand under text_config; empty: they stand at the top.
   std::span<const char* const> text_model_types = {};
+  /// Values of model_type that mean this family's class; without any the field is not looked at.
+  std::span<const char* const> model_types = {};
   /// Prefixes of tensors that belong to other parts of the model (vision, projectors).
   std::span<const char* const> ignored_prefixes = {};
 };
@@ -54,6 +56,9 @@ struct ModelFamily {
 std::span<const ModelFamily* const> ModelFamilies();
 /// The family that reads configurations of an architecture, or nullptr.
 const ModelFamily* FindFamily(std::string_view architecture);
+
+/// True where model_type names a class that is not the family's: another family's, or a published relative's.
+bool IsTypeOfAnotherClass(const ModelFamily& family, std::string_view model_type);
 
 /// ParseModelConfig with a family that need not be one of ModelFamilies(). `family` must outlive the configuration.
 Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Value& config, const std::string& path);

@@ -58,10 +58,22 @@ Result<Quantization> ReadFp8(ConfigFields& fields) {
   return read;
 }
 
+/// "weight" and "static" say in which order the columns were rounded; groups stay where they are, and g_idx is not stored.
+bool KeepsGroupOrder(const ConfigFields& fields) {
+  const json::Value* order = fields.Find("actorder");
+  if (order == nullptr || (order->is_bool() && !order->as_bool())) return true;
+  return order->is_string() && (order->as_string() == "weight" || order->as_string() == "static");
+}
+
 /// One entry of config_groups: what "weights" says there.
 Status ReadGroup(const json::Value& group, const std::string& path, Quantization& read) {
   const json::Value* weights = group.Find("weights");
   if (weights == nullptr || !weights->is_object()) return RefuseMethod(path, "compressed-tensors without weights");
+  for (const std::string_view name : {"input_activations", "output_activations"}) {
+    const json::Value* activations = group.Find(name);
+    if (activations != nullptr && !activations->is_null())
+      return RefuseMethod(path, "compressed-tensors with " + std::string(name) + " (rounded while the model runs)");
+  }
   ConfigFields fields(*weights, path + ": weights");
   const std::int64_t bits = fields.Integer("num_bits", 1, 64);
   const std::string type = fields.TextOr("type", "int");
@@ -72,7 +84,7 @@ Status ReadGroup(const json::Value& group, const std::string& path, Quantization
   if (!fields.BoolOr("symmetric", true))
     return RefuseMethod(path, "compressed-tensors with zero points (symmetric: false)");
   if (strategy != "group") return RefuseMethod(path, "compressed-tensors with the strategy " + strategy);
-  if (fields.Find("actorder") != nullptr) return RefuseMethod(path, "compressed-tensors with actorder");
+  if (!KeepsGroupOrder(fields)) return RefuseMethod(path, "compressed-tensors with actorder that regroups columns");
   const std::int64_t columns = fields.Integer("group_size", 1, kMaxBlock);
   DRAFTMILL_RETURN_IF_ERROR(fields.status());
   if (read.block_columns != 0 && read.block_columns != columns) {
@@ -93,6 +105,10 @@ Result<Quantization> ReadCompressedTensors(ConfigFields& fields) {
   const std::string format = fields.TextOr("format", "");
   if (format != "pack-quantized") {
     return RefuseMethod(fields.path(), "compressed-tensors of the format " + (format.empty() ? "(unnamed)" : format));
+  }
+  if (const json::Value* sparsity = fields.Find("sparsity_config"); sparsity != nullptr && sparsity->is_object()) {
+    const std::string kind = ConfigFields(*sparsity, fields.path()).TextOr("format", "dense");
+    if (kind != "dense") return RefuseMethod(fields.path(), "compressed-tensors with the sparsity_config " + kind);
   }
   const json::Value* groups = fields.Find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->as_object().empty()) {
@@ -148,7 +164,7 @@ Result<Quantization> ReadQuantization(const json::Value& config, const std::stri
 
 Status RefuseQuantizationBeside(const std::string& model_folder, const Quantization& quantization) {
   if (quantization.method != QuantizationMethod::kNone) return OkStatus();
-  for (const std::string_view name : {"hf_quant_config.json", "quantize_config.json"}) {
+  for (const std::string_view name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
     const std::string path = JoinPath(model_folder, name);
     if (!RealFileSystem().Exists(path)) continue;
     DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadAll(path, kMaxSideFileBytes));

@@ -11,23 +11,54 @@ namespace {
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
 constexpr double kMaxTheta = 1e12;
 
+/// The part of rope_parameters that means this rotation; nullptr where there is none.
+const json::Value* SectionOfParameters(ConfigFields& fields, const json::Value& parameters,
+                                       const RopeDefaults& defaults) {
+  if (!parameters.is_object()) return &parameters;
+  bool by_layer_type = false;
+  for (const json::Member& member : parameters.as_object()) by_layer_type |= member.second.is_object();
+  if (by_layer_type && defaults.layer_type == nullptr) {
+    fields.FailUnsupported("rope_parameters by layer type (" + parameters.as_object().front().first +
+                           ") are not supported for this family");
+    return nullptr;
+  }
+  // One rotation for all layers is not what a family with two of them means; its class passes over such a one.
+  if (!by_layer_type && defaults.layer_type != nullptr && !parameters.as_object().empty()) {
+    fields.FailUnsupported(std::string("rope_parameters must be given by layer type for this family (") +
+                           defaults.layer_type + ", ...): it has two rotations");
+    return nullptr;
+  }
+  return by_layer_type ? parameters.Find(defaults.layer_type) : &parameters;
+}
+
+bool SameValue(const json::Value& one, const json::Value& other) {
+  if (one.is_number() && other.is_number()) return one.as_double() == other.as_double();
+  return json::Write(one, json::Style::kCanonical) == json::Write(other, json::Style::kCanonical);
+}
+
+/// True where `section` states all that the old spelling states.
+bool Restates(const json::Value& section, const json::Value& old) {
+  if (!section.is_object() || !old.is_object()) return false;
+  for (const auto& [name, value] : old.as_object()) {
+    const json::Value* stated = section.Find(name);
+    if (stated == nullptr && name == "type") stated = section.Find("rope_type");
+    if (stated == nullptr ? !value.is_null() : !SameValue(*stated, value)) return false;
+  }
+  return true;
+}
+
 /// The object that holds the scaling, or nullptr where the rotation is plain.
 const json::Value* FindSection(ConfigFields& fields, const RopeDefaults& defaults) {
   const json::Value* parameters = fields.Find("rope_parameters");
-  const json::Value* section = parameters;
-  if (parameters != nullptr && parameters->is_object()) {
-    bool by_layer_type = false;
-    for (const json::Member& member : parameters->as_object()) by_layer_type |= member.second.is_object();
-    if (by_layer_type && defaults.layer_type == nullptr) {
-      fields.FailUnsupported("rope_parameters by layer type (" + parameters->as_object().front().first +
-                             ") are not supported for this family");
-      return nullptr;
-    }
-    if (by_layer_type) section = parameters->Find(defaults.layer_type);
-    // One rotation for all layers is not what a family with two of them means.
-    if (!by_layer_type && defaults.layer_type != nullptr && !defaults.scaled) section = nullptr;
+  const json::Value* old = defaults.scaled ? fields.Find("rope_scaling") : nullptr;
+  const json::Value* section = parameters == nullptr ? old : SectionOfParameters(fields, *parameters, defaults);
+  // Readers differ in which of two spellings they follow, and in what becomes of rope_theta.
+  if (parameters != nullptr && old != nullptr && (section == nullptr || !Restates(*section, *old))) {
+    fields.FailUnsupported(
+        "rope_parameters and rope_scaling both describe the rotation, and not alike; keep the one that is meant (in "
+        "rope_parameters rope_theta belongs to it)");
+    return nullptr;
   }
-  if (parameters == nullptr && defaults.scaled) section = fields.Find("rope_scaling");
   if (section == nullptr || section->is_null()) return nullptr;
   if (!section->is_object()) {
     fields.FailInput(std::string(parameters != nullptr ? "rope_parameters" : "rope_scaling") + " must be an object");
@@ -50,6 +81,10 @@ Result<RopeType> TypeOf(const std::string& name, const std::string& path) {
 std::int64_t OriginalPositions(ConfigFields& fields, ConfigFields& section, const RopeDefaults& defaults) {
   constexpr std::string_view kName = "original_max_position_embeddings";
   if (fields.Find(kName) != nullptr) return fields.Integer(kName, 2, kMaxPositions);
+  if (defaults.original_positions != 0) {
+    fields.NoteDefault(kName);
+    return defaults.original_positions;
+  }
   if (section.Find(kName) != nullptr) return section.Integer(kName, 2, kMaxPositions);
   return defaults.max_positions;
 }
@@ -67,15 +102,20 @@ void ReadLlama3(ConfigFields& section, RopeConfig& rope) {
   }
 }
 
+/// A bound of yarn's ramp; 0 means the default, as in the published code.
+double BetaOr(ConfigFields& section, std::string_view name, double fallback) {
+  const double beta = section.NumberOr(name, 0.0, 1e6, fallback);
+  return beta == 0 ? fallback : beta;
+}
+
 void ReadYarn(ConfigFields& section, const RopeDefaults& defaults, RopeFields& read) {
   RopeConfig& rope = read.rope;
   if (rope.theta <= 1) section.FailInput("yarn needs a rope_theta above 1");
   rope.factor = FactorOr(section, rope, defaults);
-  rope.beta_fast = section.NumberOr("beta_fast", 1e-6, 1e6, 32.0);
-  rope.beta_slow = section.NumberOr("beta_slow", 1e-6, 1e6, 1.0);
+  rope.beta_fast = BetaOr(section, "beta_fast", 32.0);
+  rope.beta_slow = BetaOr(section, "beta_slow", 1.0);
   rope.truncate = section.BoolOr("truncate", true);
   const double mscale = section.NumberOr("mscale", 0.0, 1e3, 0.0);
-  read.mscale_all_dim = section.NumberOr("mscale_all_dim", 0.0, 1e3, 0.0);
   const bool ratio = mscale != 0 && read.mscale_all_dim != 0;
   const double sharpening = ratio ? YarnMscale(rope.factor, mscale) / YarnMscale(rope.factor, read.mscale_all_dim)
                                   : YarnMscale(rope.factor, 1.0);
@@ -115,9 +155,11 @@ void ReadScaling(ConfigFields& fields, const json::Value& object, const RopeDefa
   RopeConfig& rope = read.rope;
   const Result<RopeType> type = TypeOf(section.TextOr("rope_type", section.TextOr("type", "default")), fields.path());
   if (!type.ok()) return fields.Fail(type.status());
-  rope.type = *type;
+  const bool first_phi3 = defaults.yarn_is_longrope && section.Find("short_factor") != nullptr;
+  rope.type = first_phi3 && *type == RopeType::kYarn ? RopeType::kLongRope : *type;
   if (rope.type == RopeType::kDefault) return fields.Fail(section.status());
   read.stated = Stated(object);
+  read.mscale_all_dim = section.NumberOr("mscale_all_dim", 0.0, 1e3, 0.0);
   if (rope.type != RopeType::kLinear) rope.original_max_positions = OriginalPositions(fields, section, defaults);
   const bool needs_factor = rope.type == RopeType::kLinear || rope.type == RopeType::kLlama3;
   if (needs_factor && section.Find("factor") == nullptr) {

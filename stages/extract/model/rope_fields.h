@@ -18,13 +18,16 @@ struct RopeDefaults {
   const char* theta_field = "rope_theta";
   const char* layer_type = nullptr;  ///< key of this rotation where rope_parameters are given by layer type
   bool scaled = true;                ///< false: rope_scaling is not meant for this rotation
+  /// Training length that the class takes where the file has none beside the section, whatever stands in it; 0 for none.
+  std::int64_t original_positions = 0;
+  bool yarn_is_longrope = false;  ///< with factors by dimension: the name in Phi-3's first files
 };
 
 /// What was read.
 struct RopeFields {
   RopeConfig rope;
   json::Value stated;         ///< object: the scaling's parameters as the file states them, lists as counts
-  double mscale_all_dim = 0;  ///< yarn; 0 where absent
+  double mscale_all_dim = 0;  ///< of any scaling, by the classes that read it; 0 where absent
 };
 
 /// Reads the rotation of heads of `head_dim`. Failures go into `fields`.

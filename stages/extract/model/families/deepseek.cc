@@ -52,8 +52,11 @@ void ReadRouter(ConfigFields& fields, MixtureOfExperts& moe) {
   if (const std::string method = fields.TextOr("topk_method", "noaux_tc"); method != "noaux_tc") {
     fields.FailUnsupported("topk_method " + method + " is not supported for this family (known: noaux_tc)");
   }
-  moe.groups = fields.IntegerOr("n_group", 1, moe.experts, 8);
-  moe.groups_kept = fields.IntegerOr("topk_group", 1, moe.groups, std::min<std::int64_t>(4, moe.groups));
+  // null means that experts are chosen among all; a file that leaves the field out means the class's groups.
+  moe.groups = fields.IsNull("n_group") ? 1 : fields.IntegerOr("n_group", 1, moe.experts, 8);
+  moe.groups_kept = fields.IsNull("topk_group")
+                        ? moe.groups
+                        : fields.IntegerOr("topk_group", 1, moe.groups, std::min<std::int64_t>(4, moe.groups));
   if (moe.experts % moe.groups != 0) fields.FailInput("n_routed_experts must be a multiple of n_group");
   if (moe.groups > 1 && moe.experts / moe.groups < 2)
     fields.FailInput("n_group leaves fewer than two experts in a group");
@@ -86,28 +89,32 @@ void ReadDeepseek(ConfigFields& fields, ModelConfig& config) {
   if (!fields.status().ok()) return;
   ReadRotation(fields, config);
   ReadExperts(fields, config);
-  for (const std::string_view name : {"num_nextn_predict_layers", "num_mtp_layers"}) {
-    if (fields.Find(name) != nullptr) config.mtp_layers = fields.Integer(name, 0, 1000);
-  }
+  config.mtp_layers = fields.IntegerOr("num_nextn_predict_layers", "num_mtp_layers", 0, 1000, 1);
 }
 
 constexpr std::array kDeepseekNames = {"DeepseekV3ForCausalLM"};
 constexpr std::array kKimiK25Names = {"KimiK25ForConditionalGeneration"};
 constexpr std::array kKimiK25TextTypes = {"kimi_k2", "deepseek_v3"};
 constexpr std::array kKimiK25OtherParts = {"vision_tower.", "mm_projector."};
+constexpr std::array kDeepseekTypes = {"deepseek_v3", "kimi_k2"};
+constexpr std::array kKimiK25Types = {"kimi_k25"};
 
 constexpr ClassDefaults kDefaults = {.max_positions = 4096};
 
 }  // namespace
 
-const ModelFamily kDeepseekV3 = {
-    .name = "deepseek_v3", .architectures = kDeepseekNames, .defaults = kDefaults, .read_fields = ReadDeepseek};
+const ModelFamily kDeepseekV3 = {.name = "deepseek_v3",
+                                 .architectures = kDeepseekNames,
+                                 .defaults = kDefaults,
+                                 .read_fields = ReadDeepseek,
+                                 .model_types = kDeepseekTypes};
 
 const ModelFamily kKimiK25 = {.name = "kimi_k25",
                               .architectures = kKimiK25Names,
                               .defaults = kDefaults,
                               .read_fields = ReadDeepseek,
                               .text_model_types = kKimiK25TextTypes,
+                              .model_types = kKimiK25Types,
                               .ignored_prefixes = kKimiK25OtherParts};
 
 }  // namespace draftmill::families

@@ -9,14 +9,11 @@
 namespace draftmill::families {
 namespace {
 
-constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
-
 /// What both have in common: norms with 1 + w, four a layer, a scaled embedding, GELU, a scale of its own for attention.
 void ReadGemma(ConfigFields& fields, ModelConfig& config) {
-  const std::string activation = fields.TextOr("hidden_activation", fields.TextOr("hidden_act", "gelu_pytorch_tanh"));
-  if (activation != "gelu_pytorch_tanh") {
-    fields.FailUnsupported("hidden_activation " + activation +
-                           " is not supported for this family (known: gelu_pytorch_tanh)");
+  const std::string field = fields.Find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
+  if (const std::string activation = fields.TextOr(field, "gelu_pytorch_tanh"); activation != "gelu_pytorch_tanh") {
+    fields.FailUnsupported(field + " " + activation + " is not supported for this family (known: gelu_pytorch_tanh)");
   }
   if (fields.BoolOr("use_bidirectional_attention", false)) {
     fields.FailUnsupported("use_bidirectional_attention is true; draftmill extracts states of causal models only");
@@ -39,19 +36,12 @@ double ReadCap(ConfigFields& fields, std::string_view name, double fallback) {
   return fields.NumberOr(name, 1e-3, 1e6, fallback);
 }
 
-void ReadWindow(ConfigFields& fields, ModelConfig& config, std::int64_t fallback, std::int64_t period) {
-  if (fields.IsNull("sliding_window")) return;
-  config.sliding_window = fields.IntegerOr("sliding_window", 1, kMaxWindow, fallback);
-  ReadSlidingLayers(
-      fields, config, [](std::int64_t layer, std::int64_t every) { return (layer + 1) % every != 0; }, period);
-}
-
 void ReadGemma2(ConfigFields& fields, ModelConfig& config) {
   ReadGemma(fields, config);
   config.attention_softcap = ReadCap(fields, "attn_logit_softcapping", 50.0);
   config.final_softcap = ReadCap(fields, "final_logit_softcapping", 30.0);
   ReadPlainRope(fields, config);
-  ReadWindow(fields, config, 4096, 2);
+  ReadAlternatingWindow(fields, config, 4096, 2);
 }
 
 /// Every sixth layer sees everything and rotates with one base; the others have a window and another base.
@@ -80,7 +70,7 @@ void ReadGemma3(ConfigFields& fields, ModelConfig& config) {
                                 .layer_type = "sliding_attention",
                                 .scaled = false})
                           .rope;
-  ReadWindow(fields, config, 4096, period);
+  ReadAlternatingWindow(fields, config, 4096, period);
 }
 
 constexpr std::array kGemma2Names = {"Gemma2ForCausalLM"};
@@ -89,6 +79,8 @@ constexpr std::array kGemma3Names = {"Gemma3ForConditionalGeneration"};
 constexpr std::array kGemma3TextTypes = {"gemma3_text"};
 constexpr std::array kVisionPrefixes = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                         "model.multi_modal_projector."};
+constexpr std::array kGemma2Types = {"gemma2"};
+constexpr std::array kGemma3Types = {"gemma3"};
 
 constexpr ClassDefaults kGemma3Defaults = {.max_positions = 131072,
                                            .norm_eps = 1e-6,
@@ -110,16 +102,21 @@ const ModelFamily kGemma2 = {.name = "gemma2",
                                           .heads = 8,
                                           .kv_heads = 4,
                                           .head_dim = 256},
-                             .read_fields = ReadGemma2};
+                             .read_fields = ReadGemma2,
+                             .model_types = kGemma2Types};
 
-const ModelFamily kGemma3Text = {
-    .name = "gemma3", .architectures = kGemma3TextNames, .defaults = kGemma3Defaults, .read_fields = ReadGemma3};
+const ModelFamily kGemma3Text = {.name = "gemma3",
+                                 .architectures = kGemma3TextNames,
+                                 .defaults = kGemma3Defaults,
+                                 .read_fields = ReadGemma3,
+                                 .model_types = kGemma3TextTypes};
 
 const ModelFamily kGemma3 = {.name = "gemma3",
                              .architectures = kGemma3Names,
                              .defaults = kGemma3Defaults,
                              .read_fields = ReadGemma3,
                              .text_model_types = kGemma3TextTypes,
+                             .model_types = kGemma3Types,
                              .ignored_prefixes = kVisionPrefixes};
 
 }  // namespace draftmill::families

@@ -45,15 +45,12 @@ void ReadGptOss(ConfigFields& fields, ModelConfig& config) {
   config.qkv_bias = fields.BoolOr("attention_bias", true);
   config.o_bias = config.qkv_bias;
   ReadRotation(fields, config);
-  if (!fields.IsNull("sliding_window")) {
-    config.sliding_window = fields.IntegerOr("sliding_window", 1, std::int64_t{1} << 31, 128);
-    ReadSlidingLayers(
-        fields, config, [](std::int64_t layer, std::int64_t every) { return (layer + 1) % every != 0; }, 2);
-  }
+  ReadAlternatingWindow(fields, config, 128, 2);
   ReadExperts(fields, config);
 }
 
 constexpr std::array kNames = {"GptOssForCausalLM"};
+constexpr std::array kTypes = {"gpt_oss"};
 
 }  // namespace
 
@@ -62,6 +59,7 @@ const ModelFamily kGptOss = {
     .architectures = kNames,
     .defaults = {.max_positions = 131072, .norm_eps = 1e-5, .kv_heads = 8, .head_dim = 64, .rope_theta = 150000.0},
     .read_fields = ReadGptOss,
-    .names = {.router = "mlp.router", .experts_in_one = true}};
+    .names = {.router = "mlp.router", .experts_in_one = true},
+    .model_types = kTypes};
 
 }  // namespace draftmill::families

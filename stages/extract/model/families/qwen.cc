@@ -8,10 +8,12 @@
 namespace draftmill::families {
 namespace {
 
+constexpr std::int64_t kWindowOfClass = 4096;
+
 /// A window counts only where use_sliding_window is true; then from max_window_layers on, or by layer_types.
 void ReadWindow(ConfigFields& fields, ModelConfig& config) {
-  if (!fields.BoolOr("use_sliding_window", false) || fields.Find("sliding_window") == nullptr) return;
-  config.sliding_window = fields.Integer("sliding_window", 1, std::int64_t{1} << 31);
+  if (!fields.BoolOr("use_sliding_window", false) || fields.IsNull("sliding_window")) return;
+  config.sliding_window = fields.IntegerOr("sliding_window", 1, std::int64_t{1} << 31, kWindowOfClass);
   const std::int64_t first =
       fields.Find("max_window_layers") == nullptr ? 28 : fields.Integer("max_window_layers", 0, 10000);
   ReadSlidingLayers(
@@ -43,7 +45,7 @@ void ReadQwen3(ConfigFields& fields, ModelConfig& config) {
 void ReadQwen3Moe(ConfigFields& fields, ModelConfig& config) {
   ReadQwen3Attention(fields, config);
   // Here the window is of every layer: the class knows no layer types.
-  if (fields.BoolOr("use_sliding_window", false)) ReadWindowOfAllLayers(fields, config);
+  if (fields.BoolOr("use_sliding_window", false)) ReadWindowOfAllLayers(fields, config, kWindowOfClass);
   MixtureOfExperts moe;
   moe.scoring = RouterScoring::kSoftmax;
   moe.experts = fields.IntegerOr("num_experts", "num_local_experts", 1, 65536, 128);
@@ -62,23 +64,29 @@ void ReadQwen3Moe(ConfigFields& fields, ModelConfig& config) {
 constexpr std::array kQwen2Names = {"Qwen2ForCausalLM"};
 constexpr std::array kQwen3Names = {"Qwen3ForCausalLM"};
 constexpr std::array kQwen3MoeNames = {"Qwen3MoeForCausalLM"};
+constexpr std::array kQwen2Types = {"qwen2"};
+constexpr std::array kQwen3Types = {"qwen3"};
+constexpr std::array kQwen3MoeTypes = {"qwen3_moe"};
 
 }  // namespace
 
 const ModelFamily kQwen2 = {.name = "qwen2",
                             .architectures = kQwen2Names,
                             .defaults = {.max_positions = 32768, .kv_heads = 32},
-                            .read_fields = ReadQwen2};
+                            .read_fields = ReadQwen2,
+                            .model_types = kQwen2Types};
 
 const ModelFamily kQwen3 = {.name = "qwen3",
                             .architectures = kQwen3Names,
                             .defaults = {.max_positions = 32768, .kv_heads = 32, .head_dim = 128},
-                            .read_fields = ReadQwen3};
+                            .read_fields = ReadQwen3,
+                            .model_types = kQwen3Types};
 
 // head_dim has no default of its own in this class: hidden_size / heads where the file is silent.
 const ModelFamily kQwen3Moe = {.name = "qwen3_moe",
                                .architectures = kQwen3MoeNames,
                                .defaults = {.max_positions = 32768, .kv_heads = 4},
-                               .read_fields = ReadQwen3Moe};
+                               .read_fields = ReadQwen3Moe,
+                               .model_types = kQwen3MoeTypes};
 
 }  // namespace draftmill::families

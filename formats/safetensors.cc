@@ -16,6 +16,9 @@
 namespace draftmill::safetensors {
 namespace {
 
+/// How the first line of a Git LFS pointer begins, as long as the length of a header.
+constexpr std::string_view kLfsPointer = "version ";
+
 static_assert(std::endian::native == std::endian::little, "tensors are read and written in place, little-endian");
 
 struct DtypeRow {
@@ -352,6 +355,10 @@ Result<Header> ReadHeader(ReadableFile& file, std::string_view path) {
                              file.ReadAt(0, std::as_writable_bytes(std::span(&json_bytes, 1))));
   if (length_read < sizeof json_bytes) {
     return InvalidInput(std::string(path) + ": no safetensors file: it has " + std::to_string(file_bytes) + " bytes");
+  }
+  if (std::memcmp(&json_bytes, kLfsPointer.data(), sizeof json_bytes) == 0) {
+    return InvalidInput(std::string(path) +
+                        ": holds the pointer of Git LFS, not the weights it stands for: fetch them (git lfs pull)");
   }
   if (json_bytes > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
     return BadHeader(path, "its length is given as " + std::to_string(json_bytes) + " bytes, at most " +

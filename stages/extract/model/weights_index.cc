@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <filesystem>
 #include <set>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/json.h"
@@ -100,6 +102,32 @@ Result<std::vector<std::string>> FilesBeside(const std::string& model_folder, co
     if (entry.name.ends_with(".safetensors") && !named.contains(entry.name)) beside.push_back(entry.name);
   }
   return beside;
+}
+
+/// Folders of a download cache hold links; one whose file has not come yet would else count as absent.
+Status RefuseBrokenLink(const std::string& path) {
+  std::error_code ignored;
+  if (RealFileSystem().Exists(path) || !std::filesystem::is_symlink(path, ignored)) return OkStatus();
+  return NotFound(path +
+                  ": is a link to a file that is not there; the download is unfinished, or the file was removed");
+}
+
+/// What a folder without the expected files holds instead, for a message.
+std::string OtherWeights(const std::string& model_folder) {
+  constexpr std::size_t kMaxNamed = 5;
+  const Result<std::vector<FileInfo>> entries = RealFileSystem().List(model_folder);
+  if (!entries.ok()) return "";
+  std::vector<std::string> names;
+  for (const FileInfo& entry : *entries) {
+    for (const std::string_view ending : {".safetensors", ".bin", ".gguf", ".pth", ".pt", ".incomplete", ".part"}) {
+      if (entry.name.ends_with(ending)) names.push_back(entry.name);
+    }
+  }
+  if (names.empty()) return "";
+  std::sort(names.begin(), names.end());
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) list += (i > 0 ? ", " : "") + names[i];
+  return " (there is " + list + (names.size() > kMaxNamed ? ", ..." : "") + ")";
 }
 
 Status AddFile(FileHeader read, const WeightMap* weight_map, WeightsIndex& index) {
@@ -227,8 +255,12 @@ struct Mismatches {
 Result<WeightsIndex> OpenWeightsIndex(const std::string& model_folder) {
   const std::string index_path = JoinPath(model_folder, kIndexName);
   if (RealFileSystem().Exists(index_path)) return OpenSharded(model_folder, index_path);
+  for (const char* const name : {kIndexName, kSingleName}) {
+    DRAFTMILL_RETURN_IF_ERROR(RefuseBrokenLink(JoinPath(model_folder, name)));
+  }
   if (!RealFileSystem().Exists(JoinPath(model_folder, kSingleName))) {
     return NotFound(model_folder + ": holds neither " + kSingleName + " nor " + kIndexName +
+                    OtherWeights(model_folder) +
                     "; draftmill reads safetensors checkpoints only. Name a folder that holds one in model.path");
   }
   WeightsIndex index;

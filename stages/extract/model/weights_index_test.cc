@@ -148,6 +148,37 @@ TEST_F(WeightsIndexTest, TheIndexDecidesBetweenTwoCopies) {
 
 TEST_F(WeightsIndexTest, RefusesAFolderWithoutSafetensors) { EXPECT_THAT(Refusal(), HasSubstr("model.safetensors")); }
 
+TEST_F(WeightsIndexTest, NamesTheWeightsThatAreThereInstead) {
+  Write("consolidated.safetensors", "");
+  Write("pytorch_model.bin", "");
+  Write("notes.txt", "");
+  EXPECT_THAT(Refusal(), HasSubstr("(there is consolidated.safetensors, pytorch_model.bin)"));
+}
+
+TEST_F(WeightsIndexTest, SaysThatADownloadIsUnfinished) {
+  std::filesystem::create_symlink("../blobs/gone", folder_ + "/model.safetensors");
+  EXPECT_THAT(Refusal(), HasSubstr("model.safetensors: is a link to a file that is not there"));
+  std::filesystem::remove(folder_ + "/model.safetensors");
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4976698672\n";
+  Write("model.safetensors", pointer);
+  EXPECT_THAT(Refusal(), HasSubstr("model.safetensors: holds the pointer of Git LFS"));
+  Write("config.json", pointer);
+  EXPECT_THAT(ReadModelConfig(folder_).status().message(), HasSubstr("config.json: holds the pointer of Git LFS"));
+  const auto of_file = ReadModelConfig(folder_ + "/model.safetensors");
+  EXPECT_THAT(of_file.status().message(), HasSubstr("is a file; name the folder"));
+  EXPECT_EQ(of_file.status().code(), StatusCode::kInvalidInput);
+}
+
+TEST_F(WeightsIndexTest, RefusesQuantisationThatOnlyAFileBesideTells) {
+  for (const std::string name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
+    Write(name, R"({"bits": 4})");
+    const auto config = ReadModelConfig(folder_);
+    EXPECT_THAT(config.status().message(), HasSubstr(name));
+    std::filesystem::remove(folder_ + "/" + name);
+    EXPECT_TRUE(ReadModelConfig(folder_).ok());
+  }
+}
+
 TEST_F(WeightsIndexTest, FingerprintFollowsConfigAndHeadersOnly) {
   WriteTensors("model.safetensors", Tensors());
   const std::string before = DescribeModel(folder_, {1})->model_fingerprint;

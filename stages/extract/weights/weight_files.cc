@@ -171,4 +171,12 @@ Status WeightFiles::ReadBytes(std::int32_t file, std::int64_t offset, std::span<
   return OkStatus();
 }
 
+Result<FileStamp> WeightFiles::Stamp(std::int32_t file) const {
+  const File& source = files_[static_cast<std::size_t>(file)];
+  struct stat facts {};
+  if (fstat(source.buffered, &facts) != 0) return ErrnoStatus(errno, source.path + ": asking for its size");
+  constexpr std::int64_t kNsPerSecond = 1000000000;
+  return FileStamp{facts.st_size, facts.st_mtim.tv_sec * kNsPerSecond + facts.st_mtim.tv_nsec};
+}
+
 }  // namespace draftmill

@@ -39,6 +39,13 @@ struct TensorRead {
   std::function<Status(std::int64_t first_byte, std::span<const std::byte> bytes)> deliver;
 };
 
+/// Equal stamps: nobody wrote to the file between them (as far as its clock tells).
+struct FileStamp {
+  std::int64_t size_bytes = 0;
+  std::int64_t modified_ns = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+
 class WeightFiles {
  public:
   /// Opens all files and compares their sizes.
@@ -52,6 +59,9 @@ class WeightFiles {
 
   /// Reads some bytes through the page cache.
   Status ReadBytes(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const;
+
+  /// What tells that somebody wrote to an open file: its size and its time of change.
+  Result<FileStamp> Stamp(std::int32_t file) const;
 
   /// False makes every read go through the page cache; for tests and comparisons.
   void UseDirect(bool use) { use_direct_ = use; }

@@ -119,6 +119,7 @@ class StreamedStore : public StoreBase<W> {
     const ModelConfig& config = this->model_.config;
     for (Slot& slot : slots_) slot.block.Prepare(LargestLayout(config));
     digests_.resize(static_cast<std::size_t>(config.num_layers + 2));
+    DRAFTMILL_ASSIGN_OR_RETURN(embedding_stamp_, EmbeddingStamp());
     DRAFTMILL_ASSIGN_OR_RETURN(digests_.front(), this->reader_.ReadMatrix(kEmbedding, nullptr));
     for (std::int64_t layer = config.num_layers - 1; layer >= 0; --layer) {
       // Backwards, so that the first layers are in their slots when the first block comes.
@@ -133,6 +134,7 @@ class StreamedStore : public StoreBase<W> {
   }
 
   Result<LayerView<W>> Acquire(std::int64_t layer) override {
+    if (layer == 0) DRAFTMILL_RETURN_IF_ERROR(CheckEmbedding());
     Slot* slot = FindLayer(layer);
     if (slot == nullptr) {
       DRAFTMILL_RETURN_IF_ERROR(FinishReading());
@@ -170,6 +172,26 @@ class StreamedStore : public StoreBase<W> {
     std::int64_t layer = -1;  ///< -1: empty, or being read
     bool held = false;
   };
+
+  Result<FileStamp> EmbeddingStamp() const { return this->files_->Stamp(this->model_.tensors.Get(kEmbedding).file); }
+
+  /// Rows of the embedding are read one by one, outside any digest. A block begins with them and goes on with layer 0:
+  /// where somebody wrote to their file meanwhile, all of the embedding is held against its digest again.
+  Status CheckEmbedding() {
+    DRAFTMILL_ASSIGN_OR_RETURN(const FileStamp stamp, EmbeddingStamp());
+    if (stamp == embedding_stamp_) return OkStatus();
+    DRAFTMILL_RETURN_IF_ERROR(FinishReading());
+    DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, this->reader_.ReadMatrix(kEmbedding, nullptr));
+    if (digest != digests_.front()) return Changed("the embedding");
+    embedding_stamp_ = stamp;
+    return OkStatus();
+  }
+
+  Status Changed(const std::string& part) const {
+    return InvalidInput(this->model_.index.model_folder + ": the weights of " + part +
+                        " changed since they were read first. What is published is safe; put the right files back and "
+                        "run again");
+  }
 
   static LayerLayout LargestLayout(const ModelConfig& config) {
     LayerLayout largest;
@@ -228,9 +250,7 @@ class StreamedStore : public StoreBase<W> {
     try {
       DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 digest, this->reader_.Read(layer, block));
       if (digest == digests_[static_cast<std::size_t>(layer + 1)]) return OkStatus();
-      return InvalidInput(
-          this->model_.index.model_folder + ": the weights of layer " + std::to_string(layer) +
-          " changed since they were read first. What is published is safe; put the right files back and run again");
+      return Changed("layer " + std::to_string(layer));
     } catch (const std::bad_alloc&) {
       return OutOfMemory(
           "the operating system gave no memory for the weights of layer " + std::to_string(layer) +
@@ -240,6 +260,7 @@ class StreamedStore : public StoreBase<W> {
 
   std::deque<Slot> slots_;
   std::vector<Hash128> digests_;
+  FileStamp embedding_stamp_;
   std::int64_t newest_ = -1;
   std::future<Status> reading_;
   Slot* reading_slot_ = nullptr;

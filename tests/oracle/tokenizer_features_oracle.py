@@ -48,7 +48,7 @@ NORMALIZERS = (
                 {"type": "Replace", "pattern": {"String": " "}, "content": "▁"})]
 )
 PATTERNS = [r"\s+", r"\p{N}{1,3}+", r"\w+|[^\w\s]+", r"[\p{L}&&[^\p{Lu}]]+", r"(?<=\p{L})\p{N}", r"\p{Han}", r"^.", r".$", r"x*",
-            r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\b\w", r"(?i:'s|'t|'ll)", r"[\p{P}$<>|]+(?!\S)", r"\S{2}?", r"[a-f\x{4e00}-\x{9fa5}]{,2}"]
+            r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\b\w", r"(?i:'s|'t|'ll)", r"(?i:[j-s]+)", r"'(?i:[sdmt]|ll|ve|re)|(?i:[a-ik-z_])[\r\n]*+", r"[\p{P}$<>|]+(?!\S)", r"\S{2}?", r"[a-f\x{4e00}-\x{9fa5}]{,2}"]
 PRE_TOKENIZERS = (
     [split(r"\p{P}+|\s", behavior, invert) for behavior in BEHAVIORS for invert in (False, True)]
     + [split("a", behavior, invert, "String") for behavior in BEHAVIORS for invert in (False, True)]

@@ -27,13 +27,18 @@ class BoundaryTable {
 
   bool empty() const { return bits_.empty(); }
 
-  /// The end of the part of `text` (valid UTF-8) that starts at `begin`: the first border at which it may be cut.
+  /// The end of the part of `text` that starts at `begin`: the first border at which it may be cut. The text is a piece
+  /// of valid UTF-8; one that begins inside a character is not cut, and none is cut before a character that it has not
+  /// whole (a pre-tokenizer that sees the byte alphabet parts such pieces).
   std::size_t PartEnd(std::string_view text, std::size_t begin) const {
     const std::uint8_t* const bytes = reinterpret_cast<const std::uint8_t*>(text.data());
+    if ((bytes[begin] & 0xC0U) == 0x80U) return text.size();
     std::uint32_t left_length = Utf8SequenceLength(bytes[begin]);
+    if (left_length > text.size() - begin) return text.size();
     std::uint32_t left = Pack(bytes + begin, left_length);
     for (std::size_t at = begin + left_length; at < text.size();) {
       const std::uint32_t right_length = Utf8SequenceLength(bytes[at]);
+      if (right_length > text.size() - at) return text.size();
       const std::uint32_t right = Pack(bytes + at, right_length);
       if (!Has(left, right) &&
           (!partial_[(left & 0xFFU) << 8U | bytes[at]] || !HasPartial(bytes, at, left_length, right_length))) {

@@ -37,6 +37,9 @@ TEST(Regex, MeansWhatOnigurumaMeans) {
   EXPECT_THAT(MatchesOf("^.", "ab\ncd\n"), ElementsAre("a", "c"));
   EXPECT_THAT(MatchesOf(".$", "ab\ncd"), ElementsAre("b", "d"));
   EXPECT_THAT(MatchesOf("(?i:'s)", "'s'S'\u017f"), ElementsAre("'s", "'S", "'\u017f"));
+  EXPECT_THAT(MatchesOf("'(?i:[sdmt]|ll|ve)", "'s'S'\u017f'Ll'vE'x"), ElementsAre("'s", "'S", "'\u017f", "'Ll", "'vE"));
+  EXPECT_THAT(MatchesOf("(?i:[j-l0-9_])+", "kK\u212aJ7_mi"), ElementsAre("kK\u212aJ7_"));
+  EXPECT_THAT(MatchesOf("(?i:[a-z]+)", "aZ\u017f\u00df\u00e9"), ElementsAre("aZ\u017f"));
   EXPECT_THAT(MatchesOf("x*", "axb"), ElementsAre("", "x", ""));
   EXPECT_THAT(MatchesOf("\\s", "a\u180e\u00a0b"), ElementsAre("\u00a0"));
   EXPECT_THAT(MatchesOf("[^\\S\\n]+", " \n\t "), ElementsAre(" ", "\t "));
@@ -76,10 +79,35 @@ TEST(Regex, ClassesAreThoseOfOurTables) {
 }
 
 TEST(Regex, RefusesByNameAndPlace) {
-  for (const char* const pattern :
-       {"(a)\\1", "\\h",     "\\R",     "\\X",         "(?<n>a)",    "(?i)a", "[[:alpha:]]", "a**",
-        "*a",     "(a",      "a)",      "[a",          "[]",         "[z-a]", "\\p{Nope}",   "\\x{110000}",
-        "\\xff",  "a{1001}", "(?i:ss)", "(?i:\u00e9)", "(?i:[a-z])", "\\K",   "\\Ga",        "\\"}) {
+  for (const char* const pattern : {"(a)\\1",
+                                    "\\h",
+                                    "\\R",
+                                    "\\X",
+                                    "(?<n>a)",
+                                    "(?i)a",
+                                    "[[:alpha:]]",
+                                    "a**",
+                                    "*a",
+                                    "(a",
+                                    "a)",
+                                    "[a",
+                                    "[]",
+                                    "[z-a]",
+                                    "\\p{Nope}",
+                                    "\\x{110000}",
+                                    "\\xff",
+                                    "a{1001}",
+                                    "(?i:ss)",
+                                    "(?i:\u00e9)",
+                                    "(?i:[^a])",
+                                    "(?i:[a\u00e9])",
+                                    "(?i:[a-\u00e9])",
+                                    "(?i:[\\s])",
+                                    "(?i:[a[b]])",
+                                    "(?i:[a&&b])",
+                                    "\\K",
+                                    "\\Ga",
+                                    "\\"}) {
     const Status status = Regex::Compile(pattern).status();
     EXPECT_FALSE(status.ok()) << pattern;
     EXPECT_THAT(status.message(), testing::AnyOf(HasSubstr("at byte"), HasSubstr("not a valid pattern"))) << pattern;

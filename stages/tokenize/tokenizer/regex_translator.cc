@@ -83,7 +83,6 @@ class Translator {
   Status Atom(int depth) {
     if (Peek() == '(') return Group(depth);
     if (Peek() == '[') {
-      if (ignore_case_) return Refuse("a class inside (?i:)");
       previous_literal_ = 0;
       ++at_;
       DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, Class(depth));
@@ -251,11 +250,13 @@ class Translator {
   Result<std::string> Class(int depth) {
     if (depth > kMaxNesting) return Refuse("classes nested this deep");
     const bool negated = Take("^");
+    if (ignore_case_ && negated) return Refuse("a negated class inside (?i:)");
     std::vector<CharacterSet> operands(1);
     bool first = true;
     while (!Take("]")) {
       if (AtEnd()) return Refuse("a class without ]");
       if (Take("&&")) {
+        if (ignore_case_) return Refuse("&& inside (?i:)");
         if (IsEmpty(operands.back())) return Refuse("an empty side of &&");
         operands.emplace_back();
         continue;
@@ -276,6 +277,7 @@ class Translator {
   Status ClassItem(int depth, bool first, CharacterSet& set) {
     if (Peek() == '[') {
       if (Peek(1) == ':') return Refuse("a POSIX class");
+      if (ignore_case_) return Refuse("a class in a class inside (?i:)");
       ++at_;
       DRAFTMILL_ASSIGN_OR_RETURN(std::string nested, Class(depth + 1));
       set.patterns.push_back(std::move(nested));
@@ -288,12 +290,14 @@ class Translator {
     DRAFTMILL_ASSIGN_OR_RETURN(const std::uint32_t low, ClassCharacter());
     const bool literal_dash = low == '-' && pattern_[at_ - 1] == '-' && pattern_.substr(at_ - 2, 1) != "\\";
     if (literal_dash && !first && Peek() != ']') return Refuse("a dash between members");
+    if (ignore_case_ && low >= 0x80) return Refuse("a character outside ASCII inside (?i:)");
     set.members += CharacterText(low);
     if (Peek() != '-' || Peek(1) == ']' || Peek(1) == '\0') return OkStatus();
     ++at_;
     if (Peek() == '[' || Peek() == '&') return Refuse("a range that ends with a class");
     DRAFTMILL_ASSIGN_OR_RETURN(const std::uint32_t high, ClassCharacter());
     if (high < low) return Refuse("a range that runs backwards");
+    if (ignore_case_ && high >= 0x80) return Refuse("a character outside ASCII inside (?i:)");
     set.members += "-" + CharacterText(high);
     return OkStatus();
   }

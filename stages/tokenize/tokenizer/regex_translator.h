@@ -8,8 +8,8 @@
 //   {n,m}+ {n}?                      a repeated group and an optional one, not possessive and lazy
 //   {,n}                             up to n times, not literal text
 //   ^ $                              at the borders of lines, always
-//   (?i:..)                          ASCII only, and nothing that Oniguruma folds into one character (ss, ff, fi, fl,
-//   st)
+//   (?i:..)                          ASCII only, also in classes, and nothing that Oniguruma folds into one character
+//                                    (ss, ff, fi, fl, st)
 // Pure function, safe from any thread.
 #pragma once
 

@@ -84,6 +84,19 @@ TEST(TokenizerJson, WhatReplacesSeveralCharactersDoesNotBeginTheTextForMetaspace
   EXPECT_THAT(encoding.begin, ElementsAre(0, 3));  // the range covers all of it nevertheless
 }
 
+TEST(TokenizerJson, PiecesThatBeginInsideACharacterAreMergedWhole) {
+  SmallTokenizerJson json;
+  json.merges = {{"\xE5", "\xAD"}, {"f", "f"}};
+  // U+00AF stands for the byte AF, which is the second one of U+8BED.
+  json.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[
+      {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false},
+      {"type":"Split","pattern":{"String":"\u00af"},"behavior":"Isolated","invert":false}]})";
+  const auto tokenizer = Load(json);
+  EXPECT_THAT(Encode(*tokenizer, "\u8BED\u5B57").ids, ElementsAre(0xE8, 0xAF, 0xAD, 256, 0x97));
+  EXPECT_THAT(Encode(*tokenizer, "\u5B57\u8BEDff").ids, ElementsAre(256, 0x97, 0xE8, 0xAF, 0xAD, 257));
+  EXPECT_THAT(Encode(*tokenizer, "\u5B57ff").ids, ElementsAre(256, 0x97, 257));
+}
+
 TEST(TokenizerJson, RefusesWithThePath) {
   SmallTokenizerJson json;
   json.normalizer = R"({"type":"BertNormalizer"})";

@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace draftmill::sqlite {
@@ -44,8 +45,12 @@ Status ErrorOf(sqlite3* connection, int code, std::string_view what) {
   message += what;
   message += ": ";
   message += connection != nullptr ? sqlite3_errmsg(connection) : sqlite3_errstr(code);
-  // Other messages get the path from whoever opened the file; this one may come from any statement of a run.
-  if (status == StatusCode::kDiskFull && !FileOf(connection).empty()) message += ": " + FileOf(connection);
+  // Other messages get the path from whoever opened the file; these may come from any statement of a run.
+  if (status != StatusCode::kDiskFull && status != StatusCode::kIo) return {status, std::move(message)};
+  const int error = connection != nullptr ? sqlite3_system_errno(connection) : 0;
+  if (status == StatusCode::kIo && error != 0) message += std::string(" (") + std::strerror(error) + ")";
+  const std::string file = FileOf(connection);
+  if (!file.empty() && message.find(file) == std::string::npos) message += ": " + file;
   return {status, std::move(message)};
 }
 

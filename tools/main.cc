@@ -1,7 +1,13 @@
 // The draftmill command. docs/commands.md describes every command.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -29,7 +35,18 @@ std::string AboutUnknownCommand(const CLI::App& app, int argc, char** argv) {
   return message + "; draftmill --help lists them";
 }
 
+/// A program that is started without standard input, output or error would open its own files under their numbers, and write
+/// its messages into them. Opened for reading, so that output that goes nowhere still fails.
+void OccupyStandardStreams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    const bool is_closed = ::fcntl(stream, F_GETFD) == -1 && errno == EBADF;
+    if (is_closed && ::open("/dev/null", O_RDONLY) != stream) std::_Exit(kExitNotStarted);
+  }
+}
+
 int Main(int argc, char** argv) {
+  OccupyStandardStreams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file above the limit of its user fails to be written, as on a full disk
   CLI::App app(kDescription, "draftmill");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(ProgramVersion()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -150,8 +151,28 @@ class ExportRun {
     return fingerprint != nullptr && fingerprint->is_string() && fingerprint->as_string() == FingerprintHash();
   }
 
+  /// A file is no place for an export, and what a run publishes is no place for anything else.
+  Status CheckPlace() const {
+    namespace fs = std::filesystem;
+    const Result<FileInfo> info = files_.Stat(request_.output);
+    if (info.ok() && !info->is_folder) {
+      return Conflict(request_.output + " is a file. Nothing was written. Name a folder to be made with --output DIR");
+    }
+    std::error_code ignored;  // a path that cannot be made canonical is compared as it is written
+    const fs::path work = fs::weakly_canonical(request_.work_folder, ignored);
+    const fs::path inside = fs::weakly_canonical(request_.output, ignored).lexically_relative(work);
+    for (const char* published : {"ingested", "corpus", "vocab", "shards"}) {
+      if (inside.empty() || *inside.begin() != published || inside == published) continue;
+      return Conflict(request_.output +
+                      " lies among the files of the run itself. Nothing was written. Name another "
+                      "folder with --output DIR");
+    }
+    return OkStatus();
+  }
+
   /// The finished export where it stands already; kConflict where something else does.
   Result<std::optional<ExportReport>> FindFinished() {
+    DRAFTMILL_RETURN_IF_ERROR(CheckPlace());
     if (!files_.Exists(request_.output)) return std::optional<ExportReport>();
     DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<json::Value> facts, ReadFacts(request_.output));
     if (!facts || !IsThisExport(*facts)) {

@@ -16,6 +16,7 @@
 #include "state/file_system.h"
 #include "state/run_lock.h"
 #include "state/schema.h"
+#include "state/state_place.h"
 #include "state/state_reader.h"
 #include "state/store.h"
 #include "tools/command.h"
@@ -31,6 +32,8 @@ struct CheckOptions : TargetOptions {
 Result<VerifyReport> Check(const CheckOptions& options, const std::string& work_folder) {
   auto state = StateReader::Open(work_folder);
   if (!state.ok() && state.status().code() == StatusCode::kNotFound) {
+    const Status placed = PlaceState(RealFileSystem(), work_folder, std::nullopt);
+    if (placed.code() == StatusCode::kNotFound) return InvalidConfig(placed.message());
     return InvalidConfig("no run was started in " + work_folder + ": there is nothing to verify");
   }
   if (!state.ok()) return state.status();

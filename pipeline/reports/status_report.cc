@@ -14,6 +14,7 @@
 #include "pipeline/reports/facts_text.h"
 #include "pipeline/reports/mask_report.h"
 #include "state/run_lock.h"
+#include "state/state_place.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -181,7 +182,12 @@ std::string UtcTime(std::int64_t unix_ms) {
 Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folder, Clock& clock) {
   const Status not_started = InvalidConfig("no run was started in " + work_folder + ": it has no state.db");
   auto opened = StateReader::Open(work_folder, files);
-  if (!opened.ok()) return opened.status().code() == StatusCode::kNotFound ? not_started : opened.status();
+  if (opened.status().code() == StatusCode::kNotFound) {
+    // A link to a database that is not on this machine is a run all the same.
+    const Status placed = PlaceState(files, work_folder, std::nullopt);
+    return placed.code() == StatusCode::kNotFound ? InvalidConfig(placed.message()) : not_started;
+  }
+  if (!opened.ok()) return opened.status();
   StateReader state = std::move(opened).value();
   DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<LockOwner> owner, RunLock::Peek(work_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<RunRecord> runs, state.Runs());

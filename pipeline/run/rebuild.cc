@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "state/consistency.h"
 #include "state/run_lock.h"
 #include "state/schema.h"
+#include "state/state_place.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -134,6 +136,7 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
   }
   if (!summary.ok()) return summary.status();
   DRAFTMILL_ASSIGN_OR_RETURN(const RunFacts run, FactsToRebuildFrom(files, work_folder));
+  DRAFTMILL_RETURN_IF_ERROR(PlaceState(files, work_folder, std::nullopt));
   DRAFTMILL_RETURN_IF_ERROR(MoveDamagedAway(files, work_folder));
 
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<StateWriter> state,

@@ -77,6 +77,31 @@ def test_what_a_message_says_to_do_next_can_be_given_to_a_shell(finished, tmp_pa
     assert difference(expected, run.published()) == []
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_run_without_standard_streams_writes_into_no_file_of_its_own(finished, tmp_path, closed):
+    run = finished.copy(tmp_path / "copy")
+    expected = run.published()
+    shutil.rmtree(run.work)
+    status = subprocess.run(f"{BINARY} run {run.pipeline} {closed}", shell=True, check=False, capture_output=True).returncode
+    assert status == QUARANTINED
+    assert difference(expected, run.published()) == []
+    host, boot, process, since = (run.work / "run.lock").read_text(encoding="utf-8").splitlines()
+    assert process.isdigit() and since.isdigit(), (host, boot)
+    assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+def test_a_file_above_the_users_limit_ends_a_run_with_words(finished, tmp_path):
+    run = finished.copy(tmp_path / "copy")
+    expected = run.published()
+    shutil.rmtree(run.work)
+    for kibibytes in (8, 64, 128, 200):
+        limited = subprocess.run(f"ulimit -f {kibibytes}; {BINARY} run {run.pipeline}", shell=True, check=False, capture_output=True, text=True, executable="/bin/bash")
+        assert limited.returncode in (FAULTY, NOT_STARTED), f"{kibibytes}: {limited.returncode}: {limited.stderr}"
+        assert "draftmill: " in limited.stderr and str(run.work) in limited.stderr, limited.stderr
+    assert run.run() == QUARANTINED, run.last_words()
+    assert difference(expected, run.published()) == []
+
+
 def test_a_removed_lock_lets_no_second_run_in(tmp_path):
     run = SmallRun(tmp_path, BINARY, [conversation(number) for number in range(2000)])
     first = run.start()
@@ -144,6 +169,34 @@ def test_a_state_that_contradicts_itself_is_named_and_made_again(run, edit):
     assert run.run() == QUARANTINED, run.last_words()
     assert difference(expected, run.published()) == []
     assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+def test_a_state_on_a_disk_that_is_gone_is_named_by_every_command(finished, tmp_path):
+    run = finished.copy(tmp_path / "copy")
+    expected = run.published()
+    local = tmp_path / "local"
+    local.mkdir()
+    shutil.move(run.work / "state.db", local / "state.db")
+    (run.work / "state.db").symlink_to(local / "state.db")
+    assert run.run() == QUARANTINED, run.last_words()
+    shutil.rmtree(local)
+    for command in (["status"], ["verify"], ["run"], ["state", "rebuild"]):
+        assert run.run(*command[1:], command=command[0]) == NOT_STARTED, run.last_words()
+        assert f"is a link to {local / 'state.db'}" in run.last_words()
+    # Where the folder is there again, the database is made again in it.
+    local.mkdir()
+    assert run.run("rebuild", command="state") == 0, run.last_words()
+    assert run.run() == QUARANTINED and (local / "state.db").exists(), run.last_words()
+    assert difference(expected, run.published()) == []
+
+
+def test_an_export_has_a_place_of_its_own(run):
+    expected = run.published()
+    # A folder among what the run publishes would be taken for a part of it.
+    for place in (run.work / "corpus" / "mine", run.work / "shards" / "000001" / "mine", run.folder / "rows.jsonl"):
+        assert run.run("jsonl", "--output", place, command="export") == NOT_STARTED, run.last_words()
+        assert "Nothing was written" in run.last_words() and str(place) in run.last_words()
+    assert difference(expected, run.published()) == []
 
 
 def test_a_state_of_a_newer_program_is_not_rebuilt(run):

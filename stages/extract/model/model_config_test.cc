@@ -213,7 +213,7 @@ TEST(ModelFamily, EverySmallModelIsRead) {
 
 /// A small model with fields changed; a value of "" takes the field away.
 Result<ModelConfig> Changed(std::string_view family,
-                            const std::vector<std::pair<std::string_view, std::string_view>>& changes) {
+                            const std::vector<std::pair<std::string_view, std::string>>& changes) {
   json::Object object = TestModelConfig(family).as_object();
   for (const auto& [name, value] : changes) {
     std::erase_if(object, [&name](const json::Member& member) { return member.first == name; });
@@ -242,8 +242,8 @@ TEST(ModelConfig, ANullWindowIsOneOnlyWhereNoLayerNeedsIt) {
 }
 
 TEST(ModelConfig, BothSpellingsOfRopeMayStandThereAlike) {
-  const std::string_view scaling = R"({"type": "linear", "factor": 4})";
-  const std::string_view parameters = R"({"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0})";
+  const std::string scaling = R"({"type": "linear", "factor": 4})";
+  const std::string parameters = R"({"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0})";
   const auto alike = Changed("llama", {{"rope_scaling", scaling}, {"rope_parameters", parameters}});
   ASSERT_TRUE(alike.ok()) << alike.status().ToString();
   EXPECT_DOUBLE_EQ(alike->rope.theta, 500.0);
@@ -255,9 +255,22 @@ TEST(ModelConfig, RopeParametersOfTwoRotationsAreByLayerType) {
   EXPECT_THAT(Refusal(flat), HasSubstr("by layer type"));
 }
 
+TEST(ModelConfig, YarnByLayerTypeIsReadFromItsSectionAlone) {
+  const auto read = [](const std::string& last) {
+    return Changed("gemma3", {{"rope_scaling", ""},
+                              {"original_max_position_embeddings", "32"},
+                              {"rope_parameters", R"({"full_attention": {"rope_type": "yarn", "factor": 4.0,
+        "rope_theta": 1e6, )" + last + "}}"}});
+  };
+  const auto stated = read(R"("original_max_position_embeddings": 64)");
+  ASSERT_TRUE(stated.ok()) << stated.status().ToString();
+  EXPECT_EQ(stated->rope.original_max_positions, 64);
+  EXPECT_EQ(read(R"("beta_fast": 32)")->rope.original_max_positions, 512);
+  EXPECT_THAT(Refusal(read(R"("truncate": false)")), HasSubstr("truncate"));
+}
+
 TEST(ModelConfig, FirstPhi3FilesCallLongRopeYarn) {
-  const std::string_view yarn =
-      R"({"type": "yarn", "short_factor": [1, 1, 1, 1, 1, 1], "long_factor": [2, 2, 2, 2, 2, 2]})";
+  const std::string yarn = R"({"type": "yarn", "short_factor": [1, 1, 1, 1, 1, 1], "long_factor": [2, 2, 2, 2, 2, 2]})";
   const auto config = Changed("phi3", {{"rope_scaling", yarn}});
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->rope.type, RopeType::kLongRope);

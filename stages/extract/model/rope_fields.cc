@@ -77,10 +77,11 @@ Result<RopeType> TypeOf(const std::string& name, const std::string& path) {
                      " is not supported (known: default, linear, llama3, yarn, longrope)");
 }
 
-/// The training length that a scaling is measured against: in the section, beside it, or the model's own limit.
+/// The training length that a scaling is measured against: beside the section, in it, or the model's own limit. What
+/// stands beside sections by layer type is not theirs.
 std::int64_t OriginalPositions(ConfigFields& fields, ConfigFields& section, const RopeDefaults& defaults) {
   constexpr std::string_view kName = "original_max_position_embeddings";
-  if (fields.Find(kName) != nullptr) return fields.Integer(kName, 2, kMaxPositions);
+  if (fields.Find(kName) != nullptr && defaults.layer_type == nullptr) return fields.Integer(kName, 2, kMaxPositions);
   if (defaults.original_positions != 0) {
     fields.NoteDefault(kName);
     return defaults.original_positions;
@@ -115,6 +116,10 @@ void ReadYarn(ConfigFields& section, const RopeDefaults& defaults, RopeFields& r
   rope.beta_fast = BetaOr(section, "beta_fast", 32.0);
   rope.beta_slow = BetaOr(section, "beta_slow", 1.0);
   rope.truncate = section.BoolOr("truncate", true);
+  // The published code looks for it beside the sections, where no file has it, and servers look inside.
+  if (!rope.truncate && defaults.layer_type != nullptr)
+    section.FailUnsupported(
+        "truncate: false is not supported by layer type; readers differ in whether it counts there");
   const double mscale = section.NumberOr("mscale", 0.0, 1e3, 0.0);
   const bool ratio = mscale != 0 && read.mscale_all_dim != 0;
   const double sharpening = ratio ? YarnMscale(rope.factor, mscale) / YarnMscale(rope.factor, read.mscale_all_dim)

@@ -1,6 +1,7 @@
-// Weights that somebody changes, or touches, while they are streamed.
+// Files of weights under a run: changed or only touched while they are streamed, and more of them than the usual limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "stages/extract/model/test_checkpoint.h"
 #include "stages/extract/model/test_models.h"
+#include "stages/extract/weights/weight_files.h"
 #include "stages/extract/weights/weight_store.h"
 
 namespace draftmill {
@@ -71,6 +73,22 @@ TEST_F(ChangedWeights, TheEmbeddingIsSeen) {
   EXPECT_EQ(Passes(), "");
   Change("model.embed_tokens.weight");
   EXPECT_THAT(Passes(), HasSubstr("the embedding changed"));
+}
+
+TEST(WeightFiles, OpensMoreFilesThanTheSoftLimit) {
+  const TestCheckpoint checkpoint(TestModelConfig("llama"));
+  const auto folder = OpenModelFolder(checkpoint.folder(), {1});
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  WeightsIndex index = folder->index;
+  index.files.resize(40, index.files.front());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 32;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const Status status = WeightFiles::Open(index).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
 TEST_F(ChangedWeights, AFileThatWasOnlyTouchedGoesOn) {

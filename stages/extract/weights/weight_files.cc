@@ -1,6 +1,7 @@
 #include "stages/extract/weights/weight_files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -47,6 +48,18 @@ Hash128 DigestOf(std::span<const Hash128> parts) {
   return hash.Digest128();
 }
 
+/// Two descriptors for each file, beside what the rest of the program opens: checkpoints of a thousand files are more than
+/// the usual soft limit of 1,024. Where the hard limit does not allow it, opening says so.
+void MakeRoomForDescriptors(std::size_t files) {
+  constexpr rlim_t kOfOthers = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t needed = 2 * static_cast<rlim_t>(files) + kOfOthers;
+  if (limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 struct WeightFiles::Piece {
@@ -58,6 +71,7 @@ struct WeightFiles::Piece {
 
 Result<std::unique_ptr<WeightFiles>> WeightFiles::Open(const WeightsIndex& index) {
   std::unique_ptr<WeightFiles> files(new WeightFiles());  // NOLINT: the constructor is private
+  MakeRoomForDescriptors(index.files.size());
   for (const WeightsFile& file : index.files) {
     DRAFTMILL_RETURN_IF_ERROR(files->OpenFile(JoinPath(index.model_folder, file.name), file.size_bytes));
   }

@@ -1,5 +1,7 @@
 #include "stages/tokenize/tokenizer/pretokenizer_json.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,6 +72,10 @@ Status ReadNormalizer(const JsonNode& node, int depth, std::vector<std::unique_p
     normalizers.push_back(MakeStripNormalizer(left, right));
     return OkStatus();
   }
+  static constexpr std::string_view kPlain[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"};
+  if (std::find(std::begin(kPlain), std::end(kPlain), type) == std::end(kPlain)) {
+    return node.RefuseUnsupported("normalizer \"" + type + "\"");
+  }
   DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type"}));
   if (type == "NFC") {
     normalizers.push_back(MakeNormalFormNormalizer(NormalForm::kNfc));
@@ -79,10 +85,8 @@ Status ReadNormalizer(const JsonNode& node, int depth, std::vector<std::unique_p
     normalizers.push_back(MakeNormalFormNormalizer(NormalForm::kNfkc));
   } else if (type == "NFKD") {
     normalizers.push_back(MakeNormalFormNormalizer(NormalForm::kNfkd));
-  } else if (type == "Lowercase") {
-    normalizers.push_back(MakeLowercaseNormalizer());
   } else {
-    return node.RefuseUnsupported("normalizer \"" + type + "\"");
+    normalizers.push_back(MakeLowercaseNormalizer());
   }
   return OkStatus();
 }
@@ -188,14 +192,11 @@ Status ReadPreTokenizer(const JsonNode& node, int depth, PreTokenizerJson& resul
   if (result.byte_level) return node.RefuseUnsupported("\"" + type + "\" after ByteLevel");
   if (type == "ByteLevel") return ReadByteLevel(node, result);
   if (type == "Metaspace") return ReadMetaspace(node, result.pre_tokenizer);
-  DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type"}));
-  if (type == "Whitespace") {
-    AddSplitter(MakeWhitespaceSplitter(), result);
-  } else if (type == "WhitespaceSplit") {
-    AddSplitter(MakeWhitespaceOnlySplitter(), result);
-  } else {
+  if (type != "Whitespace" && type != "WhitespaceSplit") {
     return node.RefuseUnsupported("pre-tokenizer \"" + type + "\"");
   }
+  DRAFTMILL_RETURN_IF_ERROR(node.CheckKeys({"type"}));
+  AddSplitter(type == "Whitespace" ? MakeWhitespaceSplitter() : MakeWhitespaceOnlySplitter(), result);
   return OkStatus();
 }
 

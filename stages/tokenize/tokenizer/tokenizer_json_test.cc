@@ -101,6 +101,11 @@ TEST(TokenizerJson, RefusesWithThePath) {
   SmallTokenizerJson json;
   json.normalizer = R"({"type":"BertNormalizer"})";
   EXPECT_THAT(RefusalOf(json), HasSubstr(R"($.normalizer: normalizer "BertNormalizer")"));
+  json.normalizer = R"({"type":"Precompiled","precompiled_charsmap":"AAAA"})";
+  EXPECT_THAT(RefusalOf(json), HasSubstr(R"($.normalizer: normalizer "Precompiled")"));
+  json = {};
+  json.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[{"type":"CharDelimiterSplit","delimiter":"x"}]})";
+  EXPECT_THAT(RefusalOf(json), HasSubstr(R"($.pre_tokenizer.pretokenizers[0]: pre-tokenizer "CharDelimiterSplit")"));
   json = {};
   json.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":1}]})";
   EXPECT_THAT(RefusalOf(json), HasSubstr("$.pre_tokenizer.pretokenizers[0].individual_digits: expected true or false"));

@@ -74,14 +74,15 @@ namespace {
 float PublishedLlama3(float frequency, const RopeConfig& rope) {
   const auto original = static_cast<float>(rope.original_max_positions);
   const auto low = static_cast<float>(rope.low_freq_factor);
-  const auto high = static_cast<float>(rope.high_freq_factor);
+  const auto band = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
   const auto factor = static_cast<float>(rope.factor);
-  const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+  // torch divides a number by a tensor as the tensor's reciprocal times the number.
+  const float wavelength = (1 / frequency) * static_cast<float>(2 * std::numbers::pi);
   if (wavelength < static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.high_freq_factor))
     return frequency;
   if (wavelength > static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.low_freq_factor))
     return frequency / factor;
-  const float smooth = (original / wavelength - low) / (high - low);
+  const float smooth = ((1 / wavelength) * original - low) / band;
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 

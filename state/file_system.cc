@@ -247,11 +247,13 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Status MakeFolder(const std::string& path) override {
-    if (::mkdir(path.c_str(), kFolderMode) != 0) {
-      if (errno == ENOENT && ParentPath(path) != path && ParentPath(path) != ".") {
-        DRAFTMILL_RETURN_IF_ERROR(MakeFolder(ParentPath(path)));
-        return MakeFolder(path);
-      }
+    int made = ::mkdir(path.c_str(), kFolderMode);
+    if (made != 0 && errno == ENOENT && ParentPath(path) != path && ParentPath(path) != ".") {
+      DRAFTMILL_RETURN_IF_ERROR(MakeFolder(ParentPath(path)));
+      // Once: where no folder can be made (/proc), this is the answer however often it is asked.
+      made = ::mkdir(path.c_str(), kFolderMode);
+    }
+    if (made != 0) {
       if (errno != EEXIST) return ErrnoStatus(errno, Describe("make folder", path));
       DRAFTMILL_ASSIGN_OR_RETURN(const FileInfo info, Stat(path));
       if (!info.is_folder) return ErrnoStatus(ENOTDIR, Describe("make folder", path));

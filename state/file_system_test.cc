@@ -50,6 +50,10 @@ TEST_F(FileSystemTest, ReadsFilesWhoseSizeIsNotStated) {
   EXPECT_NE(status->find("Pid:"), std::string::npos);
 }
 
+TEST_F(FileSystemTest, AFolderThatCannotBeMadeIsAnError) {
+  for (const char* path : {"/proc/x", "/proc/x/y/z"}) EXPECT_FALSE(files_.MakeFolder(path).ok()) << path;
+}
+
 TEST_F(FileSystemTest, RefusesAFileLargerThanTheLimit) {
   ASSERT_TRUE(files_.WriteAtomically(Path("a"), "12345").ok());
   EXPECT_TRUE(files_.ReadAll(Path("a"), 5).ok());

@@ -214,6 +214,23 @@ def test_a_full_disk_harms_nothing(finished, small_disk, tmp_path):
     assert ended.get(STOPPED, 0) > 0 and ended.get(NOT_STARTED, 0) > 0, ended
 
 
+def test_space_is_looked_for_where_the_states_lie(finished, small_disk, tmp_path):
+    """shards/ as a link to another disk: the forecast and the advice are about that one."""
+    place = small_disk("1M")
+    lines = [conversation(number) for number in range(400)]
+    run = SmallRun(tmp_path / "run", BINARY, lines)
+    run.work.mkdir()
+    (place / "shards").mkdir()
+    (run.work / "shards").symlink_to(place / "shards")
+    assert run.run() == NOT_STARTED, run.last_words()
+    assert f"on the disk of {run.work / 'shards'} " in run.last_words()
+    plan = subprocess.run([BINARY, "plan", run.pipeline, "--json"], check=True, capture_output=True, text=True)
+    assert json.loads(plan.stdout)["disk"]["holds_the_states"] is False
+    subprocess.run(["mount", "-o", "remount,size=64M", place], check=True)
+    assert run.run() in COMPLETE, run.last_words()
+    assert (run.work / "shards").is_symlink()
+
+
 def test_a_run_pauses_for_space_and_goes_on(finished, small_disk):
     place = small_disk("64M")
     lines = (finished.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()

@@ -17,7 +17,8 @@ namespace draftmill {
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
   command.add_option("TARGET", options.target, "The pipeline file, or the work folder of a run")->required();
   command.add_option("--work", options.work, "The work folder, instead of the one that the pipeline file names")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check([](const std::string& folder) { return folder.empty() ? std::string("must name a folder") : ""; });
   command.add_flag("--json", options.json, "Print JSON");
 }
 

@@ -77,6 +77,12 @@ std::int64_t RowsTaken(const SourceSpec& spec, std::int64_t rows) {
 
 }  // namespace
 
+std::string FolderOfStates(FileSystem& files, const std::string& work_folder) {
+  std::string folder = JoinPath(work_folder, "shards");
+  while (!files.Exists(folder) && ParentPath(folder) != folder) folder = ParentPath(folder);
+  return folder;
+}
+
 bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes) {
   return forecast.states_bytes_left <= space.free_bytes - min_free_disk_bytes;
 }

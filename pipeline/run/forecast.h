@@ -29,6 +29,10 @@ struct Forecast {
   std::vector<BarrenSource> barren;    ///< only where the sources were sampled
 };
 
+/// The folder on whose disk the states come to lie: shards/, which may be a link to another disk, else the work folder, else
+/// the nearest of its parents that is there.
+std::string FolderOfStates(FileSystem& files, const std::string& work_folder);
+
 /// Whether the states that are left fit on the disk beside what must stay free.
 bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes);
 

@@ -110,10 +110,7 @@ Result<json::Value> PlanRun(const Config& config) {
     if (action != "reuse" && std::string_view(spec->name) != "vocab_map") input_may_change = true;
     stages.push_back(json::Object{{"stage", spec->name}, {"action", action}, {"why", reason}});
   }
-  // The work folder may not exist yet: its nearest parent that does is on the same disk.
-  std::string folder = work;
-  while (!files.Exists(folder) && ParentPath(folder) != folder) folder = ParentPath(folder);
-  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files.Space(folder));
+  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files.Space(FolderOfStates(files, work)));
   json::Object plan{
       {"work", work},
       {"stages", std::move(stages)},

@@ -169,10 +169,13 @@ std::string NextStep(const ReportInput& input, const Status& status) {
   if (ExitStatusAfterStart(status) != kExitRunAgain) return "";
   std::string text = "  ";
   if (status.code() == StatusCode::kDiskFull) {
-    text += LacksInodes(input.work_folder)
+    // shards/ may be a link to another disk.
+    const std::string shards = JoinPath(input.work_folder, "shards");
+    const std::string& folder = status.message().find(shards + "/") == std::string::npos ? input.work_folder : shards;
+    text += LacksInodes(folder)
                 ? fmt::format("the disk of {} takes no more files (its inodes are used up): remove some there, then ",
-                              input.work_folder)
-                : fmt::format("free space on the disk of {}, then ", input.work_folder);
+                              folder)
+                : fmt::format("free space on the disk of {}, then ", folder);
   }
   return text + "run the same command again to continue";
 }

@@ -32,7 +32,8 @@ Status PipelineRun::Prepare() {
   }
   DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(work_));
   if (!lock_) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
-  disk_ = std::make_unique<DiskGuard>(files_, clock_, work_, inputs_.min_free_disk_bytes, inputs_.disk_wait_ms);
+  disk_ = std::make_unique<DiskGuard>(files_, clock_, FolderOfStates(files_, work_), inputs_.min_free_disk_bytes,
+                                      inputs_.disk_wait_ms);
   DRAFTMILL_RETURN_IF_ERROR(PlaceState(files_, work_, request_.state_folder));
   DRAFTMILL_RETURN_IF_ERROR(CheckDisk());
   DRAFTMILL_ASSIGN_OR_RETURN(state_, StateWriter::Open(work_, {.create = true, .files = &files_, .clock = &clock_}));
@@ -92,7 +93,8 @@ Status PipelineRun::CheckDisk() {
   if (forecast.tokens == 0) {
     DRAFTMILL_ASSIGN_OR_RETURN(forecast, ForecastFromSources(inputs_, files_));
   }
-  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files_.Space(work_));
+  const std::string folder = FolderOfStates(files_, work_);
+  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files_.Space(folder));
   if (FitsOnDisk(forecast, space, inputs_.min_free_disk_bytes)) return OkStatus();
   return DiskFull(fmt::format(
       "about {} of hidden states are to be written ({} tokens of {} each), and of {} free on the disk of {} "
@@ -100,7 +102,7 @@ Status PipelineRun::CheckDisk() {
       "fewer "
       "layers (extract.layers), or name another work folder with --work DIR",
       FormatBytes(forecast.states_bytes_left), FormatCount(forecast.tokens), FormatBytes(inputs_.plan.bytes_per_token),
-      FormatBytes(space.free_bytes), work_, FormatBytes(inputs_.min_free_disk_bytes)));
+      FormatBytes(space.free_bytes), folder, FormatBytes(inputs_.min_free_disk_bytes)));
 }
 
 /// Of what a flipped bit or an edited row has left in contradiction nothing good can be made.

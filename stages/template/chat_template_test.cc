@@ -235,6 +235,10 @@ TEST(ChatTemplateTest, GenerationPromptsThatAreConstantAreSeen) {
   EXPECT_FALSE(is_constant("{% set x = messages[-1] %}{% if add_generation_prompt %}{{ x }}{% endif %}"));
   EXPECT_FALSE(is_constant("{% if add_generation_prompt and ns.x %}A{% endif %}{% set ns = namespace(x=1) %}"));
   EXPECT_FALSE(is_constant("{% for m in messages %}{% endfor %}A"));
+  EXPECT_TRUE(
+      is_constant("A{% for m in messages %}{% endfor %}{% set x = 1 %}{% if add_generation_prompt %}A{% endif %}"));
+  EXPECT_FALSE(is_constant(
+      "{% for m in messages %}{% endfor %}{% if open %}]{% endif %}{% if add_generation_prompt %}A{% endif %}"));
 }
 
 }  // namespace

@@ -71,11 +71,18 @@ bool PromptIsConstant(const ParsedTemplate& parsed) {
     for (const Assignment& assignment : stmt.assignments) MarkTarget(assignment.target, assigned);
   }
   bool in_tail = false;
+  bool writes_behind_loop = false;  // and before the prompt: whether the next turn begins with that depends on the row
   for (const Stmt* stmt : parsed.body) {
     VisitTree(
         *stmt, [](const Stmt&) {},
         [&](const Expr& expr) { in_tail = in_tail || (expr.kind == ExprKind::kName && expr.name == prompt->second); });
-    if (in_tail && !IsClosed(*stmt, parsed, assigned)) return false;
+    if (in_tail && (writes_behind_loop || !IsClosed(*stmt, parsed, assigned))) return false;
+    const bool is_silent =
+        stmt->kind == StmtKind::kSet || stmt->kind == StmtKind::kSetBlock || stmt->kind == StmtKind::kMacro;
+    if (stmt->kind == StmtKind::kFor)
+      writes_behind_loop = false;
+    else if (!in_tail && !is_silent)
+      writes_behind_loop = true;
   }
   return in_tail;
 }

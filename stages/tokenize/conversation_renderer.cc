@@ -71,6 +71,14 @@ std::size_t EndOfMessages(const RenderedText& rendered, const std::vector<FieldS
   return 0;
 }
 
+/// The message that the byte at `at` belongs to; -1 for none.
+std::int32_t MessageAt(const RenderedText& rendered, std::size_t at, const std::vector<FieldSlot>& slots) {
+  const auto run =
+      std::upper_bound(rendered.runs.begin(), rendered.runs.end(), at,
+                       [](std::size_t position, const TextRun& candidate) { return position < candidate.end; });
+  return run == rendered.runs.end() ? -1 : MessageOfRun(run->tag, slots);
+}
+
 constexpr std::array<std::pair<std::string_view, jinja::GlobalFunction>, 5> kGlobals = {{
     {"namespace", jinja::GlobalFunction::kNamespace},
     {"raise_exception", jinja::GlobalFunction::kRaiseException},
@@ -250,7 +258,12 @@ Result<GenerationPrompt> ConversationRenderer::PromptAfter(Scratch& scratch, std
   DRAFTMILL_RETURN_IF_ERROR(Render(scratch, {messages, true}, with));
   DRAFTMILL_RETURN_IF_ERROR(Render(scratch, {messages, false}, without));
   if (with.text.size() > without.text.size() && with.text.starts_with(without.text)) {
-    std::string prompt = with.text.substr(without.text.size());
+    // What the template writes behind the last message (a list of tool results that it closes) stands there before the
+    // prompt. A turn that begins with the same text goes on after it.
+    const std::size_t end = EndOfMessages(without, scratch.slots_);
+    const bool goes_on = end < without.text.size() && sample.text.starts_with(without.text) &&
+                         MessageAt(sample, end, scratch.slots_) == static_cast<std::int32_t>(messages);
+    std::string prompt = with.text.substr(goes_on ? end : without.text.size());
     if (template_->prompt_is_constant()) {
       scratch.has_constant_prompt_ = true;
       scratch.constant_prompt_ = prompt;

@@ -346,6 +346,20 @@ TEST(TokenizeStageTest, HostileConversations) {
   }
 }
 
+/// A bracket that the template closes behind the last message, or else where the next one begins, is no answer's.
+TEST(TokenizeStageTest, WhatStandsBeforeThePromptIsNotSupervised) {
+  Stage stage(
+      "{% set ns = namespace(open=false) %}{% for m in messages %}{% if m.role == 'tool' %}{{ '[' if not ns.open else "
+      "', ' }}"
+      "{% set ns.open = true %}{{ m.content }}{% else %}{% if ns.open %}{{ ']' }}{% set ns.open = false %}{% endif %}"
+      "{{ '<|assistant|>' if m.role == 'assistant' }}{{ m.content }}<|im_end|>{% endif %}{% endfor %}"
+      "{% if ns.open %}]{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}");
+  EXPECT_EQ(
+      stage.Supervised(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "call"},
+      {"role": "tool", "content": "4"}, {"role": "tool", "content": "5"}, {"role": "assistant", "content": "a"}]})"),
+      "call<|im_end|>|a<|im_end|>");
+}
+
 /// What a template may write grows with the row: a long one passes, a short one that becomes as long does not.
 TEST(TokenizeStageTest, OutputIsBoundedByTheRow) {
   const std::string large(std::size_t{3} << 20, 'x');

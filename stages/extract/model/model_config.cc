@@ -102,6 +102,20 @@ void AddTokenizerEos(const json::Value& tokenizer, ModelConfig& config) {
   }
 }
 
+/// Refuses what people name instead of a model's folder: a file in it, or the place of a download cache that holds several.
+Status CheckIsModelFolder(const std::string& model_folder) {
+  const Result<FileInfo> info = RealFileSystem().Stat(model_folder);
+  if (!info.ok()) return OkStatus();  // opening config.json says why
+  if (!info->is_folder) {
+    return InvalidInput(model_folder + ": is a file; name the folder that holds config.json and the weights");
+  }
+  const std::string snapshots = JoinPath(model_folder, "snapshots");
+  if (RealFileSystem().Exists(JoinPath(model_folder, "config.json")) || !RealFileSystem().Exists(snapshots)) {
+    return OkStatus();
+  }
+  return InvalidInput(model_folder + ": is a place of a download cache; name one of the revisions in " + snapshots);
+}
+
 /// How many key and value heads: absent means the class's default, null as many as there are heads.
 void ReadHeads(ConfigFields& fields, ModelConfig& config) {
   const ClassDefaults& defaults = config.family->defaults;
@@ -257,9 +271,7 @@ Result<ModelConfig> ParseModelConfigAs(const ModelFamily& family, const json::Va
 }
 
 Result<ModelConfig> ReadModelConfig(const std::string& model_folder) {
-  if (const Result<FileInfo> info = RealFileSystem().Stat(model_folder); info.ok() && !info->is_folder) {
-    return InvalidInput(model_folder + ": is a file; name the folder that holds config.json and the weights");
-  }
+  DRAFTMILL_RETURN_IF_ERROR(CheckIsModelFolder(model_folder));
   const std::string path = JoinPath(model_folder, "config.json");
   DRAFTMILL_ASSIGN_OR_RETURN(const json::Value config_json, ReadJsonFile(path));
   DRAFTMILL_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(config_json, path));

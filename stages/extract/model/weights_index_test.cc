@@ -169,6 +169,14 @@ TEST_F(WeightsIndexTest, SaysThatADownloadIsUnfinished) {
   EXPECT_EQ(of_file.status().code(), StatusCode::kInvalidInput);
 }
 
+TEST_F(WeightsIndexTest, TellsTheRevisionsOfADownloadCache) {
+  std::filesystem::create_directories(folder_ + "/snapshots/abc");
+  EXPECT_TRUE(ReadModelConfig(folder_).ok()) << "a model's folder may hold one of that name";
+  std::filesystem::rename(folder_ + "/config.json", folder_ + "/snapshots/abc/config.json");
+  EXPECT_THAT(ReadModelConfig(folder_).status().message(), HasSubstr("name one of the revisions in"));
+  EXPECT_TRUE(ReadModelConfig(folder_ + "/snapshots/abc").ok());
+}
+
 TEST_F(WeightsIndexTest, RefusesQuantisationThatOnlyAFileBesideTells) {
   for (const std::string name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
     Write(name, R"({"bits": 4})");

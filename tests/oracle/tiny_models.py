@@ -95,6 +95,7 @@ MODELS = {
     "llama_rope_yarn": lambda: llama(rope_parameters=ROPE_YARN),
     "mistral_window": mistral,
     "qwen2": qwen2,
+    "qwen2_windows_above": lambda: qwen2(use_sliding_window=True, sliding_window=17, max_window_layers=2),
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
     "qwen3_moe_plain_weights": lambda: qwen3_moe(norm_topk_prob=False, mlp_only_layers=[], decoder_sparse_step=2),

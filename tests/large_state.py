@@ -50,7 +50,7 @@ def repeat_rows(database, chunks):
         connection.execute("UPDATE shards SET state = 'planned', file = '', bytes = 0, digest = '' WHERE chunk = ?", [last])
         connection.execute("UPDATE batches SET state = 'planned', digest = '' WHERE chunk = ?", [last])
         counters = ("extracted_batches", "extracted_samples", "extracted_tokens", "extracted_bytes")
-        counters += ("published_shards", "published_samples", "published_tokens", "published_bytes")
+        counters += ("published_shards", "published_samples", "published_tokens", "published_bytes", "quarantined")
         connection.execute(f"UPDATE chunks SET {', '.join(name + ' = 0' for name in counters)} WHERE chunk = ?", [last])
         connection.execute("UPDATE stages SET state = 'running' WHERE stage IN ('extract', 'write')")
     files = list(connection.execute("SELECT file, bytes FROM shards WHERE state = 'published'"))

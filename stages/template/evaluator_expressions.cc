@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "base/text_search.h"
 #include "stages/template/evaluator.h"
@@ -45,7 +46,7 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
 
 /// A member of a pair that groupby made, by its name.
 const Value* GroupMember(const List& list, std::string_view name) {
-  if (list.type_name != kGroupTypeName) return nullptr;
+  if (std::string_view(list.type_name) != kGroupTypeName) return nullptr;
   if (name == "grouper") return &list.items[0];
   return name == "list" ? &list.items[1] : nullptr;
 }

@@ -148,8 +148,7 @@ class MaskBuilder {
   LossMaskResult& result_;
 };
 
-/// The pieces of each turn, in one pass over the runs. What a later message shows again, such as the called function's name
-/// beside its result, is part of that message: the model has no say in it.
+/// The pieces of each turn, in one pass over the runs.
 std::vector<std::vector<Piece>> PiecesOfTurns(const RenderedText& rendered, const std::vector<FieldSlot>& slots,
                                               std::size_t messages, std::span<const SupervisedTurn> turns) {
   std::vector<std::int32_t> turn_of(messages, -1);
@@ -157,11 +156,9 @@ std::vector<std::vector<Piece>> PiecesOfTurns(const RenderedText& rendered, cons
     turn_of[static_cast<std::size_t>(turns[i].message)] = static_cast<std::int32_t>(i);
   std::vector<std::vector<Piece>> pieces(turns.size());
   std::int64_t begin = 0;
-  std::int32_t written_for = -1;  // the message of the last literal
   for (const jinja::TextRun& run : rendered.runs) {
     const std::int32_t message = MessageOfRun(run.tag, slots);
-    if (run.tag.is_literal() && message >= 0) written_for = message;
-    if (message >= written_for && message >= 0 && static_cast<std::size_t>(message) < messages &&
+    if (message >= 0 && static_cast<std::size_t>(message) < messages &&
         turn_of[static_cast<std::size_t>(message)] >= 0) {
       pieces[static_cast<std::size_t>(turn_of[static_cast<std::size_t>(message)])].push_back({begin, run.end, run.tag});
     }

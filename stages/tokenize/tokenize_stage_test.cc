@@ -100,23 +100,6 @@ TEST(TokenizeStageTest, TheNextRolesTokenStopsATurnThatHasNone) {
   EXPECT_EQ(report.turns_without_stop, 1);
 }
 
-/// Templates that name the called function again where its result stands.
-TEST(TokenizeStageTest, WhatALaterMessageShowsAgainIsNotTheTurns) {
-  TokenizeOptions options;
-  options.stop_tokens = {"<|im_end|>"};  // none is written: the turn ends with its last text
-  Stage stage(
-      "{% for m in messages %}{{ '[' + m.role + ']' }}{{ m.content }}{% for c in m.tool_calls or [] %}!{{ "
-      "c.function.name }}"
-      "{% endfor %}{% if m.role == 'tool' %} from {{ messages[loop.index0 - 1].tool_calls[0].function.name }}{% endif "
-      "%}"
-      "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
-      options);
-  EXPECT_EQ(stage.Supervised(R"({"messages": [{"role": "user", "content": "a"},
-      {"role": "assistant", "content": "b", "tool_calls": [{"type": "function", "function": {"name": "find", "arguments": {}}}]},
-      {"role": "tool", "content": "c"}, {"role": "assistant", "content": "d"}]})"),
-            "b!find|d");
-}
-
 TEST(TokenizeStageTest, WhatAUserWritesMovesNothing) {
   Stage stage(kChatMl);
   const std::string_view row =

@@ -275,8 +275,7 @@ __global__ void ScanExpertsKernel(const std::int32_t* totals, std::int32_t* firs
 __global__ void PlaceTileKernel(PlanSlotsArgs args, const std::int32_t* places) {
   extern __shared__ std::uint32_t bits[];
   MarkTile(args, bits);
-  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * kTileRows;
-  const std::int64_t first = first_row * args.top_k;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kTileRows * args.top_k;
   const std::int64_t end = min(first + kTileRows * args.top_k, args.rows * args.top_k);
   for (std::int64_t choice = first + threadIdx.x; choice < end; choice += blockDim.x) {
     const int row = static_cast<int>((choice - first) / args.top_k);
@@ -284,26 +283,22 @@ __global__ void PlaceTileKernel(PlanSlotsArgs args, const std::int32_t* places) 
     const std::uint32_t* expert_bits = bits + expert * kTileWords;
     int rank = __popc(expert_bits[row / 32] & ((1U << (row % 32)) - 1U));
     for (int w = 0; w < row / 32; ++w) rank += __popc(expert_bits[w]);
-    const std::int32_t slot =
+    args.slots[choice] =
         args.first_slot[expert] + places[static_cast<std::int64_t>(blockIdx.x) * args.experts + expert] + rank;
-    args.slots[choice] = slot;
-    args.slot_rows[slot] = static_cast<std::int32_t>(first_row + row);
   }
 }
 
 // ---- rows ----------------------------------------------------------------------------------------------------------
 
-template <bool kAligned>
-__global__ void GatherKernel(GatherRowsArgs args) {
-  const std::int64_t i = blockIdx.x;
-  const Bf16* from = args.in + static_cast<std::int64_t>(args.rows[i]) * args.cols;
-  Bf16* to = args.out + i * args.cols;
-  if constexpr (kAligned) {
-    for (std::int64_t at = threadIdx.x * kPack; at < args.cols; at += blockDim.x * kPack) {
-      *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(from + at);
-    }
-  } else {
-    for (std::int64_t at = threadIdx.x; at < args.cols; at += blockDim.x) to[at] = from[at];
+/// A block a row: what it reads once it writes top_k times.
+template <typename T>
+__global__ void SpreadKernel(const T* in, T* out, std::int64_t cols, SpreadRowsArgs args) {
+  const std::int32_t* slots = args.slots + blockIdx.x * args.top_k;
+  const T* from = in + blockIdx.x * cols;
+  for (std::int64_t at = threadIdx.x; at < cols; at += blockDim.x) {
+    const T value = from[at];
+#pragma unroll 4
+    for (std::int64_t k = 0; k < args.top_k; ++k) out[static_cast<std::int64_t>(slots[k]) * cols + at] = value;
   }
 }
 
@@ -388,16 +383,17 @@ Status PlanSlots(const PlanSlotsArgs& args, cudaStream_t stream) {
   return CheckLaunch("PlaceTile");
 }
 
-Status GatherRows(const GatherRowsArgs& args, cudaStream_t stream) {
-  if (args.count <= 0 || args.cols <= 0) return OkStatus();
-  if (!FitsGrid(args.count)) return Internal("GatherRows: more than 2^31 rows");
-  const auto rows = static_cast<unsigned>(args.count);
+Status SpreadRows(const SpreadRowsArgs& args, cudaStream_t stream) {
+  if (args.rows <= 0 || args.cols <= 0) return OkStatus();
+  if (!FitsGrid(args.rows)) return Internal("SpreadRows: more than 2^31 rows");
+  const auto rows = static_cast<unsigned>(args.rows);
   if (args.cols % kPack == 0 && IsAligned(args.in) && IsAligned(args.out)) {
-    GatherKernel<true><<<rows, ThreadsFor(args.cols), 0, stream>>>(args);
+    SpreadKernel<<<rows, ThreadsFor(args.cols), 0, stream>>>(
+        reinterpret_cast<const uint4*>(args.in), reinterpret_cast<uint4*>(args.out), args.cols / kPack, args);
   } else {
-    GatherKernel<false><<<rows, ThreadsFor(args.cols), 0, stream>>>(args);
+    SpreadKernel<<<rows, ThreadsFor(args.cols), 0, stream>>>(args.in, args.out, args.cols, args);
   }
-  return CheckLaunch("GatherRows");
+  return CheckLaunch("SpreadRows");
 }
 
 Status JoinExperts(const JoinExpertsArgs& args, cudaStream_t stream) {

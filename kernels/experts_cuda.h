@@ -1,9 +1,9 @@
 // What mixture-of-experts layers do on a GPU beside their products: the routers' choice, sorting rows by expert,
-// gathering them and summing what a token's experts gave.
+// spreading them and summing what a token's experts gave.
 //
 //   DRAFTMILL_RETURN_IF_ERROR(cuda::Route({.logits = logits, ...}, stream));       // queued, does not wait
-//   DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots({.chosen = chosen, ...}, stream));   // a place for each choice, by
-//   expert DRAFTMILL_RETURN_IF_ERROR(cuda::GatherRows({...}, stream));
+//   DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots({.chosen = chosen, ...}, stream));   // a place for each choice
+//   DRAFTMILL_RETURN_IF_ERROR(cuda::SpreadRows({...}, stream));
 //   ... products of each expert over its rows ...
 //   DRAFTMILL_RETURN_IF_ERROR(cuda::JoinExperts({...}, stream));
 //
@@ -62,7 +62,6 @@ struct RouteRowsArgs {
 struct PlanSlotsArgs {
   const std::int32_t* chosen = nullptr;  ///< [rows, top_k]
   std::int32_t* slots = nullptr;         ///< [rows, top_k]: each choice's place among all
-  std::int32_t* slot_rows = nullptr;     ///< [rows * top_k]: the row that stands there
   std::int32_t* first_slot = nullptr;    ///< [experts + 1]: where each expert's rows begin
   std::int32_t* scratch = nullptr;       ///< [PlanSlotsScratch(rows, experts)]
   std::int64_t rows = 0;
@@ -71,12 +70,13 @@ struct PlanSlotsArgs {
 };
 std::int64_t PlanSlotsScratch(std::int64_t rows, std::int64_t experts);
 
-/// out[i] = in[rows[i]].
-struct GatherRowsArgs {
-  const Bf16* in = nullptr;            ///< [any, cols]
-  const std::int32_t* rows = nullptr;  ///< [count]
-  Bf16* out = nullptr;                 ///< [count, cols]
-  std::int64_t count = 0;
+/// out[slots[r][k]] = in[r]: a row is read once and written to each of its places.
+struct SpreadRowsArgs {
+  const Bf16* in = nullptr;             ///< [rows, cols]
+  const std::int32_t* slots = nullptr;  ///< [rows, top_k]
+  Bf16* out = nullptr;                  ///< [rows * top_k, cols]
+  std::int64_t rows = 0;
+  std::int64_t top_k = 0;
   std::int64_t cols = 0;
 };
 
@@ -96,7 +96,7 @@ struct JoinExpertsArgs {
 Status SplitFloats(const SplitFloatsArgs& args, cudaStream_t stream);
 Status RouteRows(const RouteRowsArgs& args, cudaStream_t stream);
 Status PlanSlots(const PlanSlotsArgs& args, cudaStream_t stream);
-Status GatherRows(const GatherRowsArgs& args, cudaStream_t stream);
+Status SpreadRows(const SpreadRowsArgs& args, cudaStream_t stream);
 Status JoinExperts(const JoinExpertsArgs& args, cudaStream_t stream);
 
 namespace reference {
@@ -104,7 +104,7 @@ namespace reference {
 void SplitFloats(const SplitFloatsArgs& args);
 void RouteRows(const RouteRowsArgs& args);
 void PlanSlots(const PlanSlotsArgs& args);
-void GatherRows(const GatherRowsArgs& args);
+void SpreadRows(const SpreadRowsArgs& args);
 void JoinExperts(const JoinExpertsArgs& args);
 
 }  // namespace reference

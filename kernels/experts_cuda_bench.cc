@@ -52,35 +52,32 @@ void BM_PlanSlots(benchmark::State& state) {
   if (cuda::DeviceCount() == 0) return state.SkipWithError("no GPU on this machine");
   auto chosen = RandomChoices();
   auto slots = DeviceBuffer<std::int32_t>::Make(kRows * kTopK).value();
-  auto slot_rows = DeviceBuffer<std::int32_t>::Make(kRows * kTopK).value();
   auto first = DeviceBuffer<std::int32_t>::Make(kExperts + 1).value();
   auto scratch = DeviceBuffer<std::int32_t>::Make(cuda::PlanSlotsScratch(kRows, kExperts)).value();
-  const cuda::PlanSlotsArgs args{chosen.data(), slots.data(), slot_rows.data(), first.data(), scratch.data(),
-                                 kRows,         kTopK,        kExperts};
+  const cuda::PlanSlotsArgs args{chosen.data(), slots.data(), first.data(), scratch.data(), kRows, kTopK, kExperts};
   Measure(state, kRows * kTopK * 4 * 4, [&] { return cuda::PlanSlots(args, nullptr); });
 }
 
-/// The rows that PlanSlots would give: every eighth of the rows for each group of experts.
-DeviceBuffer<std::int32_t> SlotRows() {
-  return Filled<std::int32_t>(
-      kRows * kTopK, [](std::int64_t i) { return static_cast<std::int32_t>((i * 48 + i * 48 / kRows % 48) % kRows); });
+/// Every place once, far from each other for one row.
+DeviceBuffer<std::int32_t> ScatteredSlots() {
+  return Filled<std::int32_t>(kRows * kTopK,
+                              [](std::int64_t i) { return static_cast<std::int32_t>((i * 40503) % (kRows * kTopK)); });
 }
 
-void BM_GatherRows(benchmark::State& state) {
+void BM_SpreadRows(benchmark::State& state) {
   if (cuda::DeviceCount() == 0) return state.SkipWithError("no GPU on this machine");
   auto in = RandomValues(kRows * kHidden);
-  auto rows = SlotRows();
+  auto slots = ScatteredSlots();
   auto out = DeviceBuffer<Bf16>::Make(kRows * kTopK * kHidden).value();
-  Measure(state, kRows * kTopK * kHidden * 2 * 2, [&] {
-    return cuda::GatherRows({in.data(), rows.data(), out.data(), kRows * kTopK, kHidden}, nullptr);
+  Measure(state, kRows * (kTopK + 1) * kHidden * 2, [&] {
+    return cuda::SpreadRows({in.data(), slots.data(), out.data(), kRows, kTopK, kHidden}, nullptr);
   });
 }
 
 void BM_JoinExperts(benchmark::State& state) {
   if (cuda::DeviceCount() == 0) return state.SkipWithError("no GPU on this machine");
   auto expert_rows = DeviceBuffer<Bf16>::Make(kRows * kTopK * kHidden).value();
-  auto slots = Filled<std::int32_t>(
-      kRows * kTopK, [](std::int64_t i) { return static_cast<std::int32_t>((i * 40503) % (kRows * kTopK)); });
+  auto slots = ScatteredSlots();
   auto weights = RandomWeights(kRows * kTopK);
   auto out = RandomValues(kRows * kHidden);
   const cuda::JoinExpertsArgs args{
@@ -195,7 +192,7 @@ void BM_Attend(benchmark::State& state) {
 
 BENCHMARK(BM_RouteRows)->UseManualTime()->Iterations(3);
 BENCHMARK(BM_PlanSlots)->UseManualTime()->Iterations(3);
-BENCHMARK(BM_GatherRows)->UseManualTime()->Iterations(3);
+BENCHMARK(BM_SpreadRows)->UseManualTime()->Iterations(3);
 BENCHMARK(BM_JoinExperts)->UseManualTime()->Iterations(3);
 BENCHMARK(BM_ExpandMatrix)->ArgName("kind")->Arg(0)->Arg(1)->Arg(4)->UseManualTime()->Iterations(3);
 BENCHMARK(BM_AssembleLatent)->UseManualTime()->Iterations(3);

@@ -127,7 +127,7 @@ TEST_F(ExpertsCudaTest, RowsOfNaNGetTheLowestExperts) {
   EXPECT_THAT(chosen.Download().value(), ElementsAre(0, 1, 2, 0, 1, 2));
 }
 
-TEST_F(ExpertsCudaTest, PlanSlotsGatherAndJoin) {
+TEST_F(ExpertsCudaTest, PlanSlotsSpreadAndJoin) {
   struct Case {
     std::int64_t rows, top_k, experts, cols;
     bool shared, rounds_terms;
@@ -140,47 +140,42 @@ TEST_F(ExpertsCudaTest, PlanSlotsGatherAndJoin) {
     const std::vector<std::int32_t> chosen =
         RandomChoices(random_, c.rows, c.top_k, static_cast<std::int32_t>(c.experts));
     std::vector<std::int32_t> slots(Size(c.rows * c.top_k), -7);
-    std::vector<std::int32_t> slot_rows(slots);
     std::vector<std::int32_t> first_slot(Size(c.experts + 1), -7);
     const auto device_chosen = ToDevice(chosen);
     auto device_slots = ToDevice(slots);
-    auto device_slot_rows = ToDevice(slot_rows);
     auto device_first_slot = ToDevice(first_slot);
     auto scratch = cuda::DeviceBuffer<std::int32_t>::Make(cuda::PlanSlotsScratch(c.rows, c.experts)).value();
     PlanSlotsArgs plan{device_chosen.data(),
                        device_slots.data(),
-                       device_slot_rows.data(),
                        device_first_slot.data(),
                        scratch.data(),
                        c.rows,
                        c.top_k,
                        c.experts};
     Finish(cuda::PlanSlots(plan, nullptr));
-    reference::PlanSlots(
-        {chosen.data(), slots.data(), slot_rows.data(), first_slot.data(), nullptr, c.rows, c.top_k, c.experts});
+    reference::PlanSlots({chosen.data(), slots.data(), first_slot.data(), nullptr, c.rows, c.top_k, c.experts});
     const std::string what = std::to_string(c.rows) + " rows, " + std::to_string(c.experts) + " experts";
     EXPECT_EQ(device_first_slot.Download().value(), first_slot) << what;
-    EXPECT_EQ(device_slots.Download().value(), slots) << what;
-    ASSERT_EQ(device_slot_rows.Download().value(), slot_rows) << what;
+    ASSERT_EQ(device_slots.Download().value(), slots) << what;
 
     const std::vector<Bf16> rows = random_.Values(c.rows * c.cols);
-    std::vector<Bf16> gathered = Poisoned(c.rows * c.top_k * c.cols);
+    std::vector<Bf16> spread = Poisoned(c.rows * c.top_k * c.cols);
     const auto device_rows = ToDevice(rows);
-    auto device_gathered = ToDevice(gathered);
-    Finish(cuda::GatherRows(
-        {device_rows.data(), device_slot_rows.data(), device_gathered.data(), c.rows * c.top_k, c.cols}, nullptr));
-    reference::GatherRows({rows.data(), slot_rows.data(), gathered.data(), c.rows * c.top_k, c.cols});
-    ExpectSame(device_gathered.Download().value(), gathered, what + " gathered");
+    auto device_spread = ToDevice(spread);
+    Finish(cuda::SpreadRows({device_rows.data(), device_slots.data(), device_spread.data(), c.rows, c.top_k, c.cols},
+                            nullptr));
+    reference::SpreadRows({rows.data(), slots.data(), spread.data(), c.rows, c.top_k, c.cols});
+    ExpectSame(device_spread.Download().value(), spread, what + " spread");
 
     const std::vector<float> weights = random_.Weights(c.rows * c.top_k, 0.3F, 0.1F);
     std::vector<Bf16> out = Poisoned(c.rows * c.cols);
     const auto device_weights = ToDevice(weights);
     auto device_out = ToDevice(out);
     Finish(cuda::JoinExperts(
-        {device_gathered.data(), device_slots.data(), device_weights.data(), c.shared ? device_rows.data() : nullptr,
+        {device_spread.data(), device_slots.data(), device_weights.data(), c.shared ? device_rows.data() : nullptr,
          device_out.data(), c.rows, c.top_k, c.cols, c.rounds_terms},
         nullptr));
-    reference::JoinExperts({gathered.data(), slots.data(), weights.data(), c.shared ? rows.data() : nullptr, out.data(),
+    reference::JoinExperts({spread.data(), slots.data(), weights.data(), c.shared ? rows.data() : nullptr, out.data(),
                             c.rows, c.top_k, c.cols, c.rounds_terms});
     ExpectSame(device_out.Download().value(), out, what + " joined");
   }
@@ -350,12 +345,20 @@ TEST(ExpertsReferenceTest, ThreePartsHoldAFloat) {
 TEST(ExpertsReferenceTest, SlotsSortByExpertThenRow) {
   const std::vector<std::int32_t> chosen{1, 3, 0, 3, 1, 2};
   std::vector<std::int32_t> slots(6);
-  std::vector<std::int32_t> rows(6);
   std::vector<std::int32_t> first(5);
-  reference::PlanSlots({chosen.data(), slots.data(), rows.data(), first.data(), nullptr, 3, 2, 4});
+  reference::PlanSlots({chosen.data(), slots.data(), first.data(), nullptr, 3, 2, 4});
   EXPECT_THAT(first, ElementsAre(0, 1, 3, 4, 6));
-  EXPECT_THAT(rows, ElementsAre(1, 0, 2, 2, 0, 1));
   EXPECT_THAT(slots, ElementsAre(1, 4, 0, 5, 2, 3));
+}
+
+TEST(ExpertsReferenceTest, RowsAreSpreadToEachOfTheirSlots) {
+  const std::vector<Bf16> rows{ToBf16(1.0F), ToBf16(2.0F)};
+  const std::vector<std::int32_t> slots{2, 0, 3, 1};
+  std::vector<Bf16> out(4);
+  reference::SpreadRows({rows.data(), slots.data(), out.data(), 2, 2, 1});
+  std::vector<float> values;
+  for (const Bf16 value : out) values.push_back(ToFloat(value));
+  EXPECT_THAT(values, ElementsAre(1.0F, 2.0F, 1.0F, 2.0F));
 }
 
 TEST(ExpertsReferenceTest, JoinRoundsWhereTheModelsDo) {

@@ -104,16 +104,15 @@ void PlanSlots(const PlanSlotsArgs& args) {
     args.first_slot[expert] = slot;
     for (std::int64_t choice = 0; choice < args.rows * args.top_k; ++choice) {
       if (args.chosen[choice] != expert) continue;
-      args.slot_rows[slot] = static_cast<std::int32_t>(choice / args.top_k);
       args.slots[choice] = slot++;
     }
   }
   args.first_slot[args.experts] = slot;
 }
 
-void GatherRows(const GatherRowsArgs& args) {
-  for (std::int64_t i = 0; i < args.count; ++i)
-    std::copy_n(args.in + args.rows[i] * args.cols, args.cols, args.out + i * args.cols);
+void SpreadRows(const SpreadRowsArgs& args) {
+  for (std::int64_t choice = 0; choice < args.rows * args.top_k; ++choice)
+    std::copy_n(args.in + choice / args.top_k * args.cols, args.cols, args.out + args.slots[choice] * args.cols);
 }
 
 void JoinExperts(const JoinExpertsArgs& args) {

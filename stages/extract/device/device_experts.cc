@@ -74,7 +74,6 @@ Status DeviceExperts::Reserve(std::int64_t rows) {
   DRAFTMILL_RETURN_IF_ERROR(chosen_.Grow(choices));
   DRAFTMILL_RETURN_IF_ERROR(weights_.Grow(choices));
   DRAFTMILL_RETURN_IF_ERROR(slots_.Grow(choices));
-  DRAFTMILL_RETURN_IF_ERROR(slot_rows_.Grow(choices));
   DRAFTMILL_RETURN_IF_ERROR(scratch_.Grow(cuda::PlanSlotsScratch(rows, moe().experts)));
   DRAFTMILL_RETURN_IF_ERROR(expert_rows_.Grow(choices * config_.hidden_size));
   if (first_slot_.count() == 0) {
@@ -102,8 +101,8 @@ Status DeviceExperts::Run(const MlpBranchArgs& args, DeviceGatedMlp& mlp, cudaSt
   DRAFTMILL_RETURN_IF_ERROR(Route(args, stream));
   DRAFTMILL_RETURN_IF_ERROR(PlanSlots(args.rows, stream));
   DRAFTMILL_RETURN_IF_ERROR(RunShared(args, mlp, stream));
-  DRAFTMILL_RETURN_IF_ERROR(cuda::GatherRows(
-      {args.normed, slot_rows_.data(), expert_rows_.data(), args.rows * moe().top_k, config_.hidden_size}, stream));
+  DRAFTMILL_RETURN_IF_ERROR(cuda::SpreadRows(
+      {args.normed, slots_.data(), expert_rows_.data(), args.rows, moe().top_k, config_.hidden_size}, stream));
   DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventSynchronize(planned_.get()), "waiting for the experts' rows"));
   DRAFTMILL_RETURN_IF_ERROR(RunExperts(args.layer, mlp, stream));
   const bool shared = args.layer.layout->shared_gate_up >= 0;
@@ -165,9 +164,8 @@ Status DeviceExperts::Route(const MlpBranchArgs& args, cudaStream_t stream) {
 }
 
 Status DeviceExperts::PlanSlots(std::int64_t rows, cudaStream_t stream) {
-  DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots({chosen_.data(), slots_.data(), slot_rows_.data(), first_slot_.data(),
-                                             scratch_.data(), rows, moe().top_k, moe().experts},
-                                            stream));
+  DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots(
+      {chosen_.data(), slots_.data(), first_slot_.data(), scratch_.data(), rows, moe().top_k, moe().experts}, stream));
   DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpyAsync(host_first_slot_.data(), first_slot_.data(),
                                                   static_cast<std::size_t>(moe().experts + 1) * sizeof(std::int32_t),
                                                   cudaMemcpyDeviceToHost, stream),

@@ -4,9 +4,9 @@
 //   DRAFTMILL_RETURN_IF_ERROR(experts.Reserve(rows));
 //   DRAFTMILL_RETURN_IF_ERROR(experts.Run({...}, mlp, stream));
 //
-// Rows are sorted by expert, gathered, multiplied where they stand and summed for each token in the order of its
+// Rows are sorted by expert, spread, multiplied where they stand and summed for each token in the order of its
 // experts. The host learns how many rows each expert has before it queues the products: Run waits for that once, while
-// the GPU is busy with the shared experts and the gathering. Packed experts are expanded a few at a time, just before
+// the GPU is busy with the shared experts and the spreading. Packed experts are expanded a few at a time, just before
 // their products. One object belongs to one thread and one GPU. What torch throws passes through.
 #pragma once
 
@@ -62,7 +62,6 @@ class DeviceExperts {
   cuda::DeviceBuffer<std::int32_t> chosen_;                ///< [rows, top_k]
   cuda::DeviceBuffer<float> weights_;                      ///< [rows, top_k]
   cuda::DeviceBuffer<std::int32_t> slots_;                 ///< [rows, top_k]
-  cuda::DeviceBuffer<std::int32_t> slot_rows_;             ///< [rows * top_k]
   cuda::DeviceBuffer<std::int32_t> first_slot_;            ///< [experts + 1]
   cuda::DeviceBuffer<std::int32_t> scratch_;
   cuda::PinnedBuffer<std::int32_t> host_first_slot_;  ///< [experts + 1]

@@ -37,8 +37,8 @@ std::int64_t BatchRowBytes(const ModelConfig& config) {
 std::int64_t BlockRowBytes(const ModelConfig& config) {
   if (!config.experts) return 0;
   const MixtureOfExperts& moe = *config.experts;
-  // A row for each choice; the choice, its weight, its place and who stands there; logits.
-  return moe.top_k * (kBf16 * config.hidden_size + 4 * kFloat) + RouterParts(moe) * kFloat * moe.experts;
+  // A row for each choice; the choice, its weight and its place; logits.
+  return moe.top_k * (kBf16 * config.hidden_size + 3 * kFloat) + RouterParts(moe) * kFloat * moe.experts;
 }
 
 std::int64_t FixedBranchBytes(const ModelConfig& config) {

@@ -5,7 +5,7 @@ namespace draftmill {
 const StageSpec& ExtractSpec() {
   static const StageSpec spec{
       .name = "extract",
-      .version = 4,
+      .version = 5,
       .doc =
           "Runs the target model over every sample, prefill only, and keeps a few layers' hidden states of each token. "
           "States are unshifted and in the published model's precision; x_k is the residual stream that enters layer "

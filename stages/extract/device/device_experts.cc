@@ -8,6 +8,7 @@
 #include "kernels/expand_cuda.h"
 #include "kernels/experts_cuda.h"
 #include "stages/extract/device/device_products.h"
+#include "stages/extract/device/expert_tiles.h"
 #include "stages/extract/memory/device_branch_memory.h"
 
 namespace draftmill {
@@ -79,12 +80,26 @@ Status DeviceExperts::Reserve(std::int64_t rows) {
   if (first_slot_.count() == 0) {
     DRAFTMILL_RETURN_IF_ERROR(first_slot_.Grow(moe().experts + 1));
     DRAFTMILL_ASSIGN_OR_RETURN(host_first_slot_, cuda::PinnedBuffer<std::int32_t>::Make(moe().experts + 1));
+    DRAFTMILL_RETURN_IF_ERROR(row_ends_.Grow(moe().experts));
+    DRAFTMILL_ASSIGN_OR_RETURN(host_row_ends_, cuda::PinnedBuffer<std::int32_t>::Make(moe().experts));
+    DRAFTMILL_RETURN_IF_ERROR(ReadDevice());
     cudaEvent_t event = nullptr;
     DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate"));
     planned_.reset(event);
   }
   DRAFTMILL_RETURN_IF_ERROR(ReserveExpanded());
   rows_ = rows;
+  return OkStatus();
+}
+
+Status DeviceExperts::ReadDevice() {
+  int device = 0;
+  int count = 0;
+  DRAFTMILL_RETURN_IF_ERROR(Check(cudaGetDevice(&device), "cudaGetDevice"));
+  DRAFTMILL_RETURN_IF_ERROR(
+      Check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute"));
+  multiprocessors_ = count;
+  can_group_ = CanGroupProducts();
   return OkStatus();
 }
 
@@ -184,32 +199,94 @@ Status DeviceExperts::RunShared(const MlpBranchArgs& args, DeviceGatedMlp& mlp, 
 }
 
 Status DeviceExperts::RunExperts(const DeviceLayer& layer, DeviceGatedMlp& mlp, cudaStream_t stream) {
-  const LayerLayout& layout = *layer.layout;
-  const std::int64_t width = moe().expert_intermediate;
-  const Bf16* const gate_up_bias = layer.Bias(layout.experts_gate_up_bias);
-  const Bf16* const down_bias = layer.Bias(layout.experts_down_bias);
-  const bool packed = layout.packed.method != QuantizationMethod::kNone;
-  for (std::int64_t expert = 0; expert < moe().experts; ++expert) {
-    if (packed && expert % kExpandedExperts == 0) {
-      DRAFTMILL_RETURN_IF_ERROR(Expand(layer, expert, std::min(kExpandedExperts, moe().experts - expert), stream));
+  const bool packed = layer.layout->packed.method != QuantizationMethod::kNone;
+  const bool thin = AreThin(*layer.layout);
+  if (thin) DRAFTMILL_RETURN_IF_ERROR(SendRowEnds(packed, stream));
+  std::int64_t count = 0;
+  for (std::int64_t first = 0; first < moe().experts; first += count) {
+    count = GroupAt(first, packed);
+    if (RowsOf(first, count) == 0) continue;
+    if (packed) DRAFTMILL_RETURN_IF_ERROR(Expand(layer, first, count, stream));
+    if (thin && RowsOf(first, count) <= kMostPieceRows) {
+      DRAFTMILL_RETURN_IF_ERROR(RunGroup(layer, first, count, mlp, stream));
+      continue;
     }
-    if (RowsOf(expert) == 0) continue;
-    Bf16* const rows = expert_rows_.data() + host_first_slot_.data()[expert] * config_.hidden_size;
-    const Matrices matrices = MatricesOf(layer, expert);
-    DRAFTMILL_RETURN_IF_ERROR(
-        mlp.Run({rows, rows, RowsOf(expert), width, matrices.gate_up,
-                 gate_up_bias == nullptr ? nullptr : gate_up_bias + expert * 2 * width, matrices.down,
-                 down_bias == nullptr ? nullptr : down_bias + expert * config_.hidden_size},
-                stream));
+    for (std::int64_t expert = first; expert < first + count; ++expert) {
+      if (RowsOf(expert, 1) > 0) DRAFTMILL_RETURN_IF_ERROR(RunOne(layer, expert, mlp, stream));
+    }
   }
   return OkStatus();
 }
 
-/// Experts `first` .. `first + count - 1` to their places in expanded_, where any of them has rows.
+/// Whether the experts' rows of this block are better multiplied together. Grouped products know no biases.
+bool DeviceExperts::AreThin(const LayerLayout& layout) const {
+  const std::int64_t width = moe().expert_intermediate;
+  if (!can_group_ || layout.experts_gate_up_bias >= 0 || layout.experts_down_bias >= 0) return false;
+  if (config_.hidden_size % 8 != 0 || width % 8 != 0) return false;
+  return FilledShare({host_first_slot_.data(), moe().experts, config_.hidden_size, width}, multiprocessors_) <
+         kLeastFilledShare;
+}
+
+/// How many experts from `first` on are taken together: packed ones as many as are expanded at a time, others as many as
+/// a piece has rows for.
+std::int64_t DeviceExperts::GroupAt(std::int64_t first, bool packed) const {
+  if (packed) return std::min(kExpandedExperts, moe().experts - first);
+  std::int64_t count = 1;
+  while (first + count < moe().experts && RowsOf(first, count + 1) <= kMostPieceRows) ++count;
+  return count;
+}
+
+/// The host's copy was read by the GPU before this layer's rows were known to the host.
+Status DeviceExperts::SendRowEnds(bool packed, cudaStream_t stream) {
+  std::int64_t count = 0;
+  for (std::int64_t first = 0; first < moe().experts; first += count) {
+    count = GroupAt(first, packed);
+    for (std::int64_t i = 0; i < count; ++i) {
+      host_row_ends_.data()[first + i] = static_cast<std::int32_t>(RowsOf(first, i + 1));
+    }
+  }
+  return Check(
+      cudaMemcpyAsync(row_ends_.data(), host_row_ends_.data(),
+                      static_cast<std::size_t>(moe().experts) * sizeof(std::int32_t), cudaMemcpyHostToDevice, stream),
+      "copy of where experts' rows end");
+}
+
+Status DeviceExperts::RunGroup(const DeviceLayer& layer, std::int64_t first, std::int64_t count, DeviceGatedMlp& mlp,
+                               cudaStream_t stream) {
+  const LayerLayout& layout = *layer.layout;
+  const Matrices matrices = MatricesOf(layer, first);
+  DeviceGroupedMlpArgs args;
+  args.rows = RowsAt(first);
+  args.row_ends = row_ends_.data() + first;
+  args.count = RowsOf(first, count);
+  args.experts = count;
+  args.width = moe().expert_intermediate;
+  args.gate_up = matrices.gate_up;
+  args.down = matrices.down;
+  args.gate_up_distance = layout.expert_gate_up_elements;
+  args.down_distance = layout.expert_down_elements;
+  if (layout.packed.method != QuantizationMethod::kNone) {
+    args.gate_up_distance = args.down_distance = layout.expert_gate_up_elements + layout.expert_down_elements;
+  }
+  return mlp.RunGrouped(args, stream);
+}
+
+Status DeviceExperts::RunOne(const DeviceLayer& layer, std::int64_t expert, DeviceGatedMlp& mlp, cudaStream_t stream) {
+  const LayerLayout& layout = *layer.layout;
+  const std::int64_t width = moe().expert_intermediate;
+  const Bf16* const gate_up_bias = layer.Bias(layout.experts_gate_up_bias);
+  const Bf16* const down_bias = layer.Bias(layout.experts_down_bias);
+  const Matrices matrices = MatricesOf(layer, expert);
+  return mlp.Run({RowsAt(expert), RowsAt(expert), RowsOf(expert, 1), width, matrices.gate_up,
+                  gate_up_bias == nullptr ? nullptr : gate_up_bias + expert * 2 * width, matrices.down,
+                  down_bias == nullptr ? nullptr : down_bias + expert * config_.hidden_size},
+                 stream);
+}
+
+/// Experts `first` .. `first + count - 1` to their places in expanded_.
 Status DeviceExperts::Expand(const DeviceLayer& layer, std::int64_t first, std::int64_t count, cudaStream_t stream) {
   const LayerLayout& layout = *layer.layout;
   const std::int64_t elements = layout.expert_gate_up_elements + layout.expert_down_elements;
-  if (host_first_slot_.data()[first + count] == host_first_slot_.data()[first]) return OkStatus();
   const std::byte* const bytes = layer.packed + first * layout.packed.expert_bytes;
   ExpandMatrixArgs gate_up = ExpansionOf(layout.packed, layout.packed.gate_up, bytes, count);
   gate_up.out = expanded_.data();

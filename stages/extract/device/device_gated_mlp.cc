@@ -52,4 +52,15 @@ Status DeviceGatedMlp::RunPiece(const DeviceGatedMlpArgs& args, cudaStream_t str
   return OkStatus();
 }
 
+Status DeviceGatedMlp::RunGrouped(const DeviceGroupedMlpArgs& args, cudaStream_t stream) {
+  const DeviceRows wide = DeviceGroupedLinear({args.rows, args.gate_up, args.gate_up_distance, args.row_ends,
+                                               args.experts, args.count, hidden_, 2 * args.width});
+  DRAFTMILL_RETURN_IF_ERROR(cuda::Gate({wide.data, gated_.data(), args.count, args.width, gate_, limit_}, stream));
+  const DeviceRows given = DeviceGroupedLinear(
+      {gated_.data(), args.down, args.down_distance, args.row_ends, args.experts, args.count, args.width, hidden_});
+  const std::size_t bytes = static_cast<std::size_t>(args.count * hidden_) * sizeof(Bf16);
+  return cuda::Check(cudaMemcpyAsync(args.rows, given.data, bytes, cudaMemcpyDeviceToDevice, stream),
+                     "copy of what experts gave");
+}
+
 }  // namespace draftmill

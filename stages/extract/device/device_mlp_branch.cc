@@ -7,12 +7,14 @@ namespace draftmill {
 
 MlpBranch::MlpBranch(const ModelConfig& config)
     : intermediate_(config.intermediate_size),
+      choices_(config.experts ? config.experts->top_k : 1),
       mlp_(std::make_unique<DeviceGatedMlp>(config)),
       experts_(config.experts ? std::make_unique<DeviceExperts>(config) : nullptr) {}
 MlpBranch::~MlpBranch() = default;
 
 Status MlpBranch::Reserve(std::int64_t rows) {
-  DRAFTMILL_RETURN_IF_ERROR(mlp_->Reserve(rows));
+  // Experts that are taken together have rows for every choice.
+  DRAFTMILL_RETURN_IF_ERROR(mlp_->Reserve(rows * choices_));
   return experts_ ? experts_->Reserve(rows) : OkStatus();
 }
 

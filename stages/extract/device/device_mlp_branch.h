@@ -46,6 +46,7 @@ class MlpBranch {
 
  private:
   const std::int64_t intermediate_;
+  const std::int64_t choices_;  ///< experts of a row; 1 where the model has none
   const std::unique_ptr<DeviceGatedMlp> mlp_;
   const std::unique_ptr<DeviceExperts> experts_;  ///< null where the model has none
 };

@@ -31,7 +31,7 @@ std::int64_t BatchRowBytes(const ModelConfig& config) {
                 std::max(latent.q_lora_rank, latent.kv_lora_rank) + 2 * config.q_width() +
                 config.num_heads * (latent.nope_dim + 2 * latent.v_dim);
   }
-  return kBf16 * (attention + 3 * WidestMlp(config));
+  return kBf16 * (attention + (config.experts ? 0 : 3 * WidestMlp(config)));
 }
 
 std::int64_t BlockRowBytes(const ModelConfig& config) {
@@ -45,8 +45,11 @@ std::int64_t FixedBranchBytes(const ModelConfig& config) {
   if (!config.experts) return 0;
   const MixtureOfExperts& moe = *config.experts;
   const std::int64_t parts = RouterParts(moe) > 1 ? kBf16 * kRouterParts * moe.experts * config.hidden_size : 0;
+  // Pieces are of rows for choices, so of nearly any block as long as they may be; of grouped products the results.
+  const std::int64_t piece_row = 3 * WidestMlp(config) + 2 * moe.expert_intermediate + config.hidden_size;
+  const std::int64_t pieces = kBf16 * kMostPieceRows * piece_row;
   const bool packed = config.quantization.method != QuantizationMethod::kNone;
-  return parts + (packed ? kBf16 * kExpandedExperts * 3 * moe.expert_intermediate * config.hidden_size : 0);
+  return parts + pieces + (packed ? kBf16 * kExpandedExperts * 3 * moe.expert_intermediate * config.hidden_size : 0);
 }
 
 }  // namespace draftmill

@@ -144,9 +144,7 @@ Result<ChunkPlan> PlanChunk(std::span<const std::int64_t> cu_seqlens, const Plan
   const PlanRange all{0, static_cast<std::int64_t>(plan.batches.size())};
   CutRuns(plan.batch_tokens, all, std::max<std::int64_t>(1, parameters.shard_bytes / parameters.bytes_per_token),
           plan.shards);
-  for (const PlanRange& shard : plan.shards) {
-    CutRuns(plan.batch_tokens, shard, parameters.block_tokens, plan.blocks);
-  }
+  CutRuns(plan.batch_tokens, all, parameters.block_tokens, plan.blocks);
   plan.plan_hash = HashPlan(cu_seqlens, parameters, plan);
   return plan;
 }

@@ -31,7 +31,7 @@ struct PlanRange {
 struct ChunkPlan {
   std::vector<std::int64_t> order;         ///< [N] sample indices in the order in which they are packed and stored
   std::vector<PlanRange> batches;          ///< ranges of `order`
-  std::vector<PlanRange> blocks;           ///< ranges of `batches`; a block never crosses a shard
+  std::vector<PlanRange> blocks;           ///< ranges of `batches`; the batches of a block may lie in several shards
   std::vector<PlanRange> shards;           ///< ranges of `batches`
   std::vector<std::int64_t> batch_tokens;  ///< [batches] tokens of each batch
   Hash128 plan_hash;                       ///< over the parameters, the lengths, order and all ranges

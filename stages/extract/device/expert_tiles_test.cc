@@ -17,8 +17,8 @@ double ShareOf(std::int64_t experts, std::int64_t rows, std::int64_t hidden, std
 }
 
 TEST(ExpertTilesTest, ProductsOfManyTurnsFillTheCard) {
-  EXPECT_GT(ShareOf(384, 5461, 7168, 2048), 0.9);  // Kimi-K2.5, blocks of 262,144 tokens
-  EXPECT_GT(ShareOf(32, 12288, 2880, 2880), 0.9);  // gpt-oss-20b
+  EXPECT_GT(ShareOf(384, 5461, 7168, 2048), 0.87);  // Kimi-K2.5, blocks of 262,144 tokens
+  EXPECT_GT(ShareOf(32, 12288, 2880, 2880), 0.97);  // gpt-oss-20b
 }
 
 TEST(ExpertTilesTest, SmallExpertsAndSmallBlocksDoNot) {

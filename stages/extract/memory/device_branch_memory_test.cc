@@ -36,8 +36,10 @@ TEST(DeviceBranchMemoryTest, ExpertsTakeARowForEachChoice) {
   const ModelConfig kimi = Kimi("");
   EXPECT_NEAR(static_cast<double>(BlockRowBytes(kimi)) * 262144, 31.3e9, 0.3e9);
   EXPECT_EQ(WidestMlp(kimi), 18432);  // the dense first layer
-  // Latents, q, k, kv and the result of attention; the widest MLP.
-  EXPECT_EQ(BatchRowBytes(kimi), 2 * (1536 + 576 + 1536 + 2 * 12288 + 16384 + 8192 + 3 * 18432));
+  // Latents, q, k, kv and the result of attention.
+  EXPECT_EQ(BatchRowBytes(kimi), 2 * (1536 + 576 + 1536 + 2 * 12288 + 16384 + 8192));
+  // A piece of the widest MLP, or of experts taken together; the router in three parts.
+  EXPECT_EQ(FixedBranchBytes(kimi), 2 * 32768 * (3 * 18432 + 2 * 2048 + 7168) + 2 * 3 * 384 * 7168);
 }
 
 TEST(DeviceBranchMemoryTest, PackedExpertsAreExpandedAFewAtATime) {

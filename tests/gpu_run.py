@@ -6,7 +6,8 @@
 A random model of 12 layers and a tokenizer of bytes take conversations of the demo through the whole pipeline. Checks:
 policies (resident, streamed from memory and from disk, sharded), gpus (one and all), kill (SIGKILL at several moments, the same
 command continues), fault (each kind of device fault ends with its status, the same command continues), occupied (another
-process on the GPU is named, `wait` waits for it), memory (a forecast that does not fit is refused before anything is started).
+process on the GPU is named, `wait` waits for it), memory (a forecast that does not fit is refused before anything is started), full
+(another process takes all that is left of the GPU during the run: it ends with 1 and the same command continues).
 Published files are compared by SHA-256 with those of an undisturbed run.
 
 Prints one line a check. Exit: 0 all hold, 1 one does not, 77 without a GPU or the engine for it.
@@ -66,9 +67,10 @@ class Workplace:
         (folder / "conversations.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
         self.expected = None
 
-    def begin(self, name, weights="auto", memory="4GiB", occupied="fail", **environment):
+    def begin(self, name, weights="auto", memory="4GiB", occupied="fail", pipeline=PIPELINE, **environment):
+        text = pipeline.format(work=name, weights=weights, memory=memory, occupied=occupied)
         pipeline = self.folder / f"{name}.yaml"
-        pipeline.write_text(PIPELINE.format(work=name, weights=weights, memory=memory, occupied=occupied))
+        pipeline.write_text(text)
         log = open(self.folder / f"{name}.log", "ab")
         with log:
             return subprocess.Popen([self.binary, "run", pipeline], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -83,12 +85,16 @@ class Workplace:
             raise CheckFailed(f"{name}: exit status {got}, not {status}:\n{self.log(name)[-1500:]}")
         return self.log(name)
 
-    def compare(self, name):
+    def digests(self, name):
         digests = {}
         for folder in ("ingested", "corpus", "vocab", "shards"):
             for path in sorted((self.folder / name / folder).rglob("*")):
                 if path.is_file():
                     digests[str(path.relative_to(self.folder / name))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return digests
+
+    def compare(self, name):
+        digests = self.digests(name)
         if self.expected is None:
             self.expected = digests
         differing = [file for file in sorted(self.expected | digests) if self.expected.get(file) != digests.get(file)]
@@ -99,6 +105,14 @@ class Workplace:
     def said(self, name, text):
         if text not in self.log(name):
             raise CheckFailed(f"{name}: does not say {text!r}:\n{self.log(name)[-1500:]}")
+
+
+def await_shard(place, name, process, shards):
+    begin = time.monotonic()
+    while len(list(place.folder.glob(f"{name}/shards/*/*.safetensors"))) < shards and process.poll() is None:
+        if time.monotonic() - begin > 120:
+            raise CheckFailed(f"{name}: no {shards} shards after two minutes")
+        time.sleep(0.001)
 
 
 def check_policies(place, gpus):
@@ -120,11 +134,7 @@ def check_kill(place, gpus):
     for shards in (1, 4, 9):
         name = f"kill{shards}"
         process = place.begin(name, weights="streamed" if shards == 4 else "auto")
-        begin = time.monotonic()
-        while len(list(place.folder.glob(f"{name}/shards/*/*.safetensors"))) < shards and process.poll() is None:
-            if time.monotonic() - begin > 120:
-                raise CheckFailed(f"{name}: no {shards} shards after two minutes")
-            time.sleep(0.002)
+        await_shard(place, name, process, shards)
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
             raise CheckFailed(f"{name}: it had ended before it could be killed")
@@ -173,8 +183,39 @@ def check_memory(place, gpus):
     place.said("memory_limit", "limits.memory")
 
 
+def check_full(place, gpus):
+    """The second chunk's rows are long, so its buffers are made when the GPU has nothing left."""
+    short = [json.dumps({"messages": [{"role": "user", "content": f"{i}?"}, {"role": "assistant", "content": f"{i}."}]}) for i in range(4000)]
+    rows = DEMO.read_text(encoding="utf-8").splitlines()[:40]
+    (place.folder / "growing.jsonl").write_text("\n".join(short + rows) + "\n", encoding="utf-8")
+    pipeline = PIPELINE.replace("conversations.jsonl}], shuffle: {seed: 7}, chunk_rows: 40", "growing.jsonl}], chunk_rows: 4000")
+    pipeline = pipeline.replace("shard_bytes: 24MiB", "shard_bytes: 2MiB")
+    place.run("roomy", pipeline=pipeline)
+    hold = ("import sys, torch\nkept = []\nsize = 1 << 34\nwhile size >= 1 << 20:\n    try:\n        kept.append(torch.empty(size, dtype=torch.uint8, device='cuda'))\n"
+            "    except torch.OutOfMemoryError:\n        size //= 2\nprint('full', flush=True)\nsys.stdin.read()")
+    process = place.begin("full", pipeline=pipeline, CUDA_VISIBLE_DEVICES="0")
+    await_shard(place, "full", process, 1)
+    process.send_signal(signal.SIGSTOP)
+    holder = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_VISIBLE_DEVICES": "0"})
+    try:
+        holder.stdout.readline()
+        process.send_signal(signal.SIGCONT)
+        status = process.wait(timeout=120)
+    finally:
+        process.send_signal(signal.SIGCONT)
+        holder.kill()
+        holder.wait()
+    if status != 1:
+        raise CheckFailed(f"full: exit status {status}, not 1:\n{place.log('full')[-1500:]}")
+    place.said("full", "extract.batch_tokens")
+    place.run("full", pipeline=pipeline)
+    if place.digests("full") != place.digests("roomy"):
+        raise CheckFailed("full: other bytes than in a run with room")
+
+
 CHECKS = {"policies": check_policies, "gpus": check_gpus, "kill": check_kill, "fault": check_fault, "occupied": check_occupied,
-          "memory": check_memory}
+          "memory": check_memory, "full": check_full}
 
 
 def main():

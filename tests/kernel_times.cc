@@ -7,7 +7,7 @@
 //
 // When the program ends, one line for each kernel with its share of the time from the first kernel to the last on the
 // GPU with the lowest number, and the shares of: products, attention, draftmill's own kernels, other kernels, and gaps
-// in which none ran. Kernels of one stream do not overlap, so the shares add up. The first quarter of the time is left
+// in which none ran; then the pairs of kernels between which most of the gaps lie. Kernels of one stream do not overlap, so the shares add up. The first quarter of the time is left
 // out: libraries choose their kernels in it.
 #include <cupti.h>
 
@@ -64,6 +64,26 @@ const char* KindOf(const std::string& name) {
   return "other kernels";
 }
 
+/// Nanoseconds and how often, by name.
+using Times = std::map<std::string, std::pair<double, long>>;
+
+std::string Shortened(const std::string& name) {
+  const std::size_t own = name.rfind("_cu_");
+  return name.substr(own == std::string::npos ? 0 : own, 50);
+}
+
+/// Those with most of `all`, at most `most` lines.
+void Print(std::FILE* out, const Times& times, double all, std::size_t most) {
+  std::vector<std::pair<double, std::string>> names;
+  for (const auto& [name, time] : times) names.emplace_back(time.first, name);
+  std::sort(names.rbegin(), names.rend());
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+    const auto& [time, count] = times.at(names[i].second);
+    std::fprintf(out, "%6.2f %% %8ld x %9.1f us  %s\n", 100 * time / all, count,
+                 time / static_cast<double>(count) * 1e-3, names[i].second.substr(0, 120).c_str());
+  }
+}
+
 void Report() {
   cuptiActivityFlushAll(1);
   const std::lock_guard lock(mutex);
@@ -76,11 +96,20 @@ void Report() {
   std::erase_if(runs, [&](const Run& run) { return run.begin < from; });
   if (runs.empty()) return;
   std::map<std::string, double> by_kind;
-  std::map<std::string, std::pair<double, long>> by_name;
+  Times by_name;
   std::uint64_t covered = runs.front().begin;
   double gaps = 0;
+  Times gaps_between;
+  const std::string* before = runs.front().name;
   for (const Run& run : runs) {
-    if (run.begin > covered) gaps += static_cast<double>(run.begin - covered);
+    if (run.begin > covered) {
+      const double gap = static_cast<double>(run.begin - covered);
+      gaps += gap;
+      auto& between = gaps_between[Shortened(*before) + " -> " + Shortened(*run.name)];
+      between.first += gap;
+      ++between.second;
+    }
+    before = run.name;
     covered = std::max(covered, run.end);
     const double time = static_cast<double>(run.end - run.begin);
     by_kind[KindOf(*run.name)] += time;
@@ -91,14 +120,9 @@ void Report() {
   by_kind["gaps"] = gaps;
   for (const auto& [kind, time] : by_kind) std::fprintf(out, "%-16s %6.2f %%\n", kind.c_str(), 100 * time / all);
   std::fprintf(out, "of %.2f s\n", all * 1e-9);
-  std::vector<std::pair<double, std::string>> names;
-  for (const auto& [name, time] : by_name) names.emplace_back(time.first, name);
-  std::sort(names.rbegin(), names.rend());
-  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 30); ++i) {
-    std::fprintf(out, "%6.2f %% %8ld x %9.1f us  %s\n", 100 * names[i].first / all, by_name[names[i].second].second,
-                 names[i].first / static_cast<double>(by_name[names[i].second].second) * 1e-3,
-                 names[i].second.substr(0, 120).c_str());
-  }
+  Print(out, by_name, all, 30);
+  std::fprintf(out, "gaps\n");
+  Print(out, gaps_between, all, 12);
   if (out != stderr) std::fclose(out);
 }
 

@@ -18,9 +18,9 @@ struct ExpertShapes {
   std::int64_t width = 0;
 };
 
-/// Below this one grouped product is faster than one for each expert: where all multiprocessors have work it reaches 0.85
-/// to 0.93 of the rate of single products.
-inline constexpr double kLeastFilledShare = 0.8;
+/// Below this experts are multiplied together. Measured (docs/benchmarks.md): at 0.4 that is 2.3 times as fast; at 0.8 it
+/// is slower, since grouped products reach 0.85 to 0.93 of the rate of single ones and their results are copied.
+inline constexpr double kLeastFilledShare = 0.7;
 
 /// The share of the multiprocessors' time that has work, in (0, 1]; 1 where there are no rows.
 double FilledShare(const ExpertShapes& shapes, std::int64_t multiprocessors);

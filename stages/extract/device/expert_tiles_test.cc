@@ -23,7 +23,8 @@ TEST(ExpertTilesTest, ProductsOfManyTurnsFillTheCard) {
 
 TEST(ExpertTilesTest, SmallExpertsAndSmallBlocksDoNot) {
   EXPECT_LT(ShareOf(128, 512, 2048, 768), kLeastFilledShare);   // Qwen3-30B-A3B, 8,192 tokens
-  EXPECT_LT(ShareOf(128, 4096, 2048, 768), kLeastFilledShare);  // 65,536: one and a half turns
+  EXPECT_LT(ShareOf(128, 1024, 2048, 768), kLeastFilledShare);  // 16,384
+  EXPECT_LT(ShareOf(128, 4096, 2048, 768), 0.8);                // 65,536: one and a half turns
   EXPECT_GT(ShareOf(128, 16384, 2048, 768), kLeastFilledShare);
 }
 

@@ -49,6 +49,9 @@ class FetchedWeights : public DeviceWeights {
 
   Result<DeviceLayer> Acquire(std::int64_t index, cudaStream_t stream) override {
     DRAFTMILL_RETURN_IF_ERROR(Fetch(index));
+    // The next layer's copy then runs beside all of this one. Experts wait for the GPU in the middle of a layer, so after
+    // Release a third of the time would be gone.
+    if (source_->is_always_there() && index + 1 < layers()) DRAFTMILL_RETURN_IF_ERROR(Fetch(index + 1));
     const Place& place = PlaceOf(index);
     DRAFTMILL_RETURN_IF_ERROR(Check(cudaStreamWaitEvent(stream, place.arrived.get(), 0), "cudaStreamWaitEvent"));
     DeviceLayer layer = Vectors(index);
@@ -59,7 +62,7 @@ class FetchedWeights : public DeviceWeights {
 
   Status Release(std::int64_t index, cudaStream_t stream) override {
     DRAFTMILL_RETURN_IF_ERROR(Check(cudaEventRecord(PlaceOf(index).used.get(), stream), "cudaEventRecord"));
-    // What was queued keeps the GPU busy while the next layer comes.
+    // A source may keep the host waiting; what was queued keeps the GPU busy meanwhile.
     if (index + 1 < layers()) return Fetch(index + 1);
     DRAFTMILL_RETURN_IF_ERROR(source_->EndPass());
     if (source_->is_always_there()) return Fetch(0);

@@ -184,12 +184,17 @@ def check_memory(place, gpus):
 
 
 def check_full(place, gpus):
-    """The second chunk's rows are long, so its buffers are made when the GPU has nothing left."""
-    short = [json.dumps({"messages": [{"role": "user", "content": f"{i}?"}, {"role": "assistant", "content": f"{i}."}]}) for i in range(4000)]
-    rows = DEMO.read_text(encoding="utf-8").splitlines()[:40]
-    (place.folder / "growing.jsonl").write_text("\n".join(short + rows) + "\n", encoding="utf-8")
-    pipeline = PIPELINE.replace("conversations.jsonl}], shuffle: {seed: 7}, chunk_rows: 40", "growing.jsonl}], chunk_rows: 4000")
-    pipeline = pipeline.replace("shard_bytes: 24MiB", "shard_bytes: 2MiB")
+    """The second chunk has a row longer than a batch, so its buffers are made when the GPU has nothing left."""
+    def row(question, answer):
+        return json.dumps({"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]})
+
+    rows = [row(f"{i}?", f"{i}.") for i in range(4000)] + [row("Long?", "word " * 2000)]
+    (place.folder / "growing.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    pipeline = PIPELINE
+    for old, new in (("conversations.jsonl}}], shuffle: {{seed: 7}}, chunk_rows: 40", "growing.jsonl}}], chunk_rows: 4000"),
+                     ("max_length: 900", "max_length: 4096"), ("shard_bytes: 24MiB", "shard_bytes: 2MiB")):
+        assert old in pipeline
+        pipeline = pipeline.replace(old, new)
     place.run("roomy", pipeline=pipeline)
     hold = ("import sys, torch\nkept = []\nsize = 1 << 34\nwhile size >= 1 << 20:\n    try:\n        kept.append(torch.empty(size, dtype=torch.uint8, device='cuda'))\n"
             "    except torch.OutOfMemoryError:\n        size //= 2\nprint('full', flush=True)\nsys.stdin.read()")

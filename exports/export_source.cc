@@ -43,6 +43,11 @@ Result<ExportSource> ExportSource::Open(FileSystem& file_system, const std::stri
   if (!text.ok()) return text.status();
   source.manifest_digest_ = DigestOf(*text);
   DRAFTMILL_ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(*text, ManifestPath(work_folder)));
+  if (const auto discarded = static_cast<std::int64_t>(manifest.discarded_shards.size()); discarded > 0) {
+    return InvalidConfig(work_folder + " cannot be exported: " + DiscardedShardsNote(discarded) +
+                         ". Nothing was written. Without that switch `draftmill run TARGET --accept-changes` computes "
+                         "the states again");
+  }
   DRAFTMILL_RETURN_IF_ERROR(source.ReadFacts(manifest));
   DRAFTMILL_RETURN_IF_ERROR(source.ReadState());
   DRAFTMILL_ASSIGN_OR_RETURN(source.vocab_, ReadVocab(file_system, work_folder));

@@ -3,10 +3,13 @@
 
 #include <cmath>
 
+#include "exports/export_format.h"
+#include "exports/export_run.h"
 #include "exports/post_norm.h"
 #include "exports/selection.h"
 #include "exports/sha1.h"
 #include "kernels/bfloat16.h"
+#include "pipeline/testing/example_run.h"
 
 namespace draftmill {
 namespace {
@@ -40,6 +43,24 @@ TEST(SelectionTest, SplitsByTheFirstEightBytesOfTheHash) {
   EXPECT_EQ(selection.SideOf(hash), Split::kEval);
   hash.bytes[15] = 0xFF;
   EXPECT_EQ(selection.SideOf(hash), Split::kEval);
+}
+
+TEST(ExportRunTest, RefusesARunOfWhichShardsWereDiscarded) {
+  const ExampleRun example;
+  example.WriteRows(12);
+  example.EditPipeline("{shard_bytes: 64KiB}", "{shard_bytes: 64KiB, discard_after_publish: true}");
+  ASSERT_EQ(example.Run({}, {.make_extractor = &MakeExampleExtractor}).exit_status, 3);
+  const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
+  const std::string output = (example.folder() / "output").string();
+  for (const std::string_view format : ExportFormatNames()) {
+    const Result<ExportReport> report = RunExport(
+        RealFileSystem(),
+        {.work_folder = example.work().string(), .format = std::string(format), .output = output, .selection = {}},
+        *progress);
+    EXPECT_EQ(report.status().code(), StatusCode::kInvalidConfig) << format;
+    EXPECT_NE(report.status().message().find("write.discard_after_publish"), std::string::npos) << format;
+    EXPECT_FALSE(RealFileSystem().Exists(output));
+  }
 }
 
 TEST(Sha1Test, GivesTheDigestsOfTheStandard) {

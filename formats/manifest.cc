@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kFormatName = "draftmill.manifest";
 constexpr std::int64_t kFormatVersion = 1;
+constexpr std::string_view kDiscardedKey = "discarded_shards";
 
 json::Object FileObject(const PublishedFile& file) {
   return {{"path", file.path}, {"bytes", file.bytes}, {"digest", ToHex(file.digest)}};
@@ -88,15 +89,21 @@ Result<std::vector<T>> ListOf(const json::Value& root, std::string_view key, Res
   return items;
 }
 
+/// The list is there only where it holds something.
+Result<std::vector<ManifestEntry>> DiscardedShardsOf(const json::Value& root) {
+  if (root.Find(kDiscardedKey) == nullptr) return std::vector<ManifestEntry>();
+  return ListOf(root, kDiscardedKey, EntryOf);
+}
+
 /// That the totals of a manifest from outside are numbers at all.
-Status CheckSums(const std::vector<ManifestEntry>& shards) {
+Status CheckSums(std::string_view key, const std::vector<ManifestEntry>& shards) {
   std::int64_t samples = 0, tokens = 0, quarantined = 0, bytes = 0;
   for (const ManifestEntry& shard : shards) {
     if (__builtin_add_overflow(samples, shard.samples, &samples) ||
         __builtin_add_overflow(tokens, shard.tokens, &tokens) ||
         __builtin_add_overflow(quarantined, shard.quarantined, &quarantined) ||
         __builtin_add_overflow(bytes, shard.file.bytes, &bytes)) {
-      return Corrupt("'shards' hold more than any disk, up to " + shard.file.path);
+      return Corrupt("'" + std::string(key) + "' hold more than any disk, up to " + shard.file.path);
     }
   }
   return OkStatus();
@@ -115,11 +122,20 @@ Result<Manifest> ManifestOf(const json::Value& root) {
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.corpus, ListOf(root, "corpus", EntryOf));
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.vocab, ListOf(root, "vocab", FileOf));
   DRAFTMILL_ASSIGN_OR_RETURN(manifest.shards, ListOf(root, "shards", EntryOf));
-  DRAFTMILL_RETURN_IF_ERROR(CheckSums(manifest.shards));
+  DRAFTMILL_ASSIGN_OR_RETURN(manifest.discarded_shards, DiscardedShardsOf(root));
+  DRAFTMILL_RETURN_IF_ERROR(CheckSums("shards", manifest.shards));
+  DRAFTMILL_RETURN_IF_ERROR(CheckSums(kDiscardedKey, manifest.discarded_shards));
   return manifest;
 }
 
 }  // namespace
+
+std::string DiscardedShardsNote(std::int64_t shards) {
+  return std::to_string(shards) +
+         (shards == 1 ? " shard was deleted after its publication" : " shards were deleted after their publication") +
+         " (write.discard_after_publish): the hidden states in " + (shards == 1 ? "it" : "them") +
+         " are gone, so this work folder is a benchmark's and no data set";
+}
 
 std::string ManifestPath(const std::string& work_folder) { return JoinPath(work_folder, "manifest.json"); }
 
@@ -133,6 +149,7 @@ std::string ManifestText(const Manifest& manifest) {
                        {"corpus", EntryList(manifest.corpus)},
                        {"vocab", std::move(vocab)},
                        {"shards", EntryList(manifest.shards)}};
+  if (!manifest.discarded_shards.empty()) root.emplace_back(kDiscardedKey, EntryList(manifest.discarded_shards));
   return json::Write(json::Value(std::move(root)), json::Style::kCanonical) + "\n";
 }
 

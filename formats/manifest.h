@@ -37,9 +37,15 @@ struct Manifest {
   std::vector<ManifestEntry> corpus;  ///< in the order of the chunks
   std::vector<PublishedFile> vocab;   ///< in the order of their names
   std::vector<ManifestEntry> shards;  ///< in the order of chunk and shard
+  /// Shards that were published and then deleted on purpose (`write.discard_after_publish`), as they had been. With any of
+  /// them the folder is no data set: whoever reads states refuses it (DiscardedShardsNote).
+  std::vector<ManifestEntry> discarded_shards;
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
+
+/// What every command says of a work folder with so many discarded shards.
+std::string DiscardedShardsNote(std::int64_t shards);
 
 /// "manifest.json"
 std::string ManifestPath(const std::string& work_folder);

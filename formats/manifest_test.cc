@@ -36,6 +36,23 @@ TEST(Manifest, ReadsBackWhatWasWrittenAndItsBytesAreCanonical) {
   EXPECT_EQ(ReadManifest(files, folder.path()).status().code(), StatusCode::kNotFound);
 }
 
+TEST(Manifest, DiscardedShardsStandApartAndAreNotCounted) {
+  EXPECT_EQ(ManifestText(Example()).find("discarded"), std::string::npos);
+  Manifest manifest = Example();
+  manifest.facts = json::Object{};
+  std::swap(manifest.shards, manifest.discarded_shards);
+  const std::string text = ManifestText(manifest);
+  EXPECT_NE(text.find(R"("shards":0,"tokens":0})"), std::string::npos) << text;
+  const Result<Manifest> read = ParseManifest(text, "m");
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(*read, manifest);
+  std::string damaged = text;
+  damaged.replace(damaged.find("\"discarded_shards\":["), 20, "\"discarded_shards\":7");
+  EXPECT_FALSE(ParseManifest(damaged, "m").ok());
+  EXPECT_NE(DiscardedShardsNote(1).find("1 shard was deleted"), std::string::npos);
+  EXPECT_NE(DiscardedShardsNote(12).find("12 shards were deleted"), std::string::npos);
+}
+
 TEST(Manifest, RefusesWhatIsNone) {
   EXPECT_EQ(ParseManifest("{", "m").status().code(), StatusCode::kCorrupt);
   EXPECT_EQ(ParseManifest("[]", "m").status().code(), StatusCode::kCorrupt);

@@ -55,9 +55,10 @@ constexpr Rule kCounters[] = {
       SELECT c.chunk
       FROM chunks AS c
       LEFT JOIN (
-        SELECT chunk, count(*) AS shards, sum(state = 'published') AS published,
-               sum(iif(state = 'published', samples, 0)) AS samples, sum(iif(state = 'published', tokens, 0)) AS tokens,
-               sum(iif(state = 'published', bytes, 0)) AS bytes
+        SELECT chunk, count(*) AS shards, count(*) FILTER (WHERE state IN ('published', 'discarded')) AS published,
+               sum(samples) FILTER (WHERE state IN ('published', 'discarded')) AS samples,
+               sum(tokens) FILTER (WHERE state IN ('published', 'discarded')) AS tokens,
+               sum(bytes) FILTER (WHERE state IN ('published', 'discarded')) AS bytes
         FROM shards GROUP BY chunk) AS s ON s.chunk = c.chunk
       WHERE (c.shards, c.published_shards, c.published_samples, c.published_tokens, c.published_bytes)
          <> (coalesce(s.shards, 0), coalesce(s.published, 0), coalesce(s.samples, 0), coalesce(s.tokens, 0),
@@ -76,7 +77,7 @@ constexpr Rule kCounters[] = {
     {"a shard is published without its file, size or digest", R"(
       SELECT chunk
       FROM shards
-      WHERE state = 'published'
+      WHERE state IN ('published', 'discarded')
         AND (bytes = 0 OR length(digest) <> 32
              OR file <> printf('shards/%06d/c%06d-s%03d.safetensors', chunk, chunk, shard))
       LIMIT 1)"},

@@ -36,6 +36,8 @@ void Fingerprint::Add(std::string name, std::string value) {
   parts_.push_back({std::move(name), std::move(value)});
 }
 
+bool Fingerprint::Has(std::string_view name) const { return FindPart(*this, name) != nullptr; }
+
 std::string Fingerprint::hash() const {
   std::vector<const FingerprintPart*> sorted;
   sorted.reserve(parts_.size());

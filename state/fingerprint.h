@@ -33,6 +33,8 @@ class Fingerprint {
   /// In the order in which they were added.
   const std::vector<FingerprintPart>& parts() const { return parts_; }
   bool empty() const { return parts_.empty(); }
+  /// Whether a part of this name was added.
+  bool Has(std::string_view name) const;
   /// XXH3-128 in hexadecimal over the parts sorted by name, each as `length:name length:value` with lengths in bytes.
   std::string hash() const;
 

@@ -1,5 +1,6 @@
 // The part of write_operations.h that makes work of what was done.
 #include <array>
+#include <vector>
 
 #include "state/write_operations.h"
 
@@ -37,10 +38,23 @@ constexpr std::string_view kMarkStaleFrom = R"(
   WHERE stage = ?1
      OR (?1 <> 'vocab_map' AND position > (SELECT position FROM stages WHERE stage = ?1)))";
 
+/// Nothing is left of such a shard that could be replaced.
+constexpr std::string_view kPlanDiscardedShards = R"(
+  UPDATE shards
+  SET state = 'planned', file = '', bytes = 0, digest = '', quarantined = 0, fingerprint = '', numerics = '',
+      published_ms = NULL
+  WHERE state = 'discarded')";
+
+constexpr std::string_view kPlanBatchesOfDiscardedShards = R"(
+  UPDATE batches
+  SET state = 'planned', digest = '', quarantined = 0, seconds = 0
+  WHERE EXISTS (SELECT 1 FROM shards AS s
+                WHERE s.chunk = batches.chunk AND s.shard = batches.shard AND s.state = 'discarded'))";
+
 constexpr std::string_view kDamageShardOfBatch = R"(
   UPDATE shards
   SET state = 'damaged'
-  WHERE chunk = ?1 AND first_batch <= ?2 AND ?2 < first_batch + batches AND state = 'published')";
+  WHERE chunk = ?1 AND first_batch <= ?2 AND ?2 < first_batch + batches AND state IN ('published', 'discarded'))";
 
 /// Changes the row only where a counter is wrong, so that the number of changes tells.
 constexpr std::string_view kRecountChunk = R"(
@@ -55,10 +69,10 @@ constexpr std::string_view kRecountChunk = R"(
       FROM batches WHERE chunk = ?1),
     s AS (
       SELECT count(*) AS shards,
-             coalesce(sum(state = 'published'), 0) AS published_shards,
-             coalesce(sum(iif(state = 'published', samples, 0)), 0) AS published_samples,
-             coalesce(sum(iif(state = 'published', tokens, 0)), 0) AS published_tokens,
-             coalesce(sum(iif(state = 'published', bytes, 0)), 0) AS published_bytes
+             count(*) FILTER (WHERE state IN ('published', 'discarded')) AS published_shards,
+             coalesce(sum(samples) FILTER (WHERE state IN ('published', 'discarded')), 0) AS published_samples,
+             coalesce(sum(tokens) FILTER (WHERE state IN ('published', 'discarded')), 0) AS published_tokens,
+             coalesce(sum(bytes) FILTER (WHERE state IN ('published', 'discarded')), 0) AS published_bytes
       FROM shards WHERE chunk = ?1)
   UPDATE chunks
   SET batches = b.batches, extracted_batches = b.extracted_batches, extracted_samples = b.extracted_samples,
@@ -126,9 +140,27 @@ Status DropAllExtraction(sqlite::Connection& db) {
 
 Status RedoAllExtraction(sqlite::Connection& db) {
   DRAFTMILL_RETURN_IF_ERROR(RunAll(
-      db, {"UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0",
+      db, {"UPDATE batches SET state = 'planned', digest = '', quarantined = 0, seconds = 0", kPlanDiscardedShards,
            "UPDATE shards SET state = 'stale' WHERE state <> 'planned'",
            "DELETE FROM failures WHERE stage IN ('extract', 'write')", Joined({"UPDATE chunks SET ", kNothingDone})}));
+  return MarkUndone(db, {"extract", "write"});
+}
+
+Status RedoDiscardedShards(sqlite::Connection& db) {
+  std::vector<std::int64_t> chunks;
+  {
+    DRAFTMILL_ASSIGN_OR_RETURN(
+        sqlite::Statement query,
+        db.Prepare("SELECT DISTINCT chunk FROM shards WHERE state = 'discarded' ORDER BY chunk"));
+    for (;;) {
+      DRAFTMILL_ASSIGN_OR_RETURN(const bool found, query.Step());
+      if (!found) break;
+      chunks.push_back(query.Integer(0));
+    }
+  }
+  if (chunks.empty()) return OkStatus();
+  DRAFTMILL_RETURN_IF_ERROR(RunAll(db, {kPlanBatchesOfDiscardedShards, kPlanDiscardedShards}));
+  for (const std::int64_t chunk : chunks) DRAFTMILL_RETURN_IF_ERROR(RecountChunk(db, chunk).status());
   return MarkUndone(db, {"extract", "write"});
 }
 

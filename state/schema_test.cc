@@ -119,6 +119,25 @@ TEST_F(SchemaTest, RefusesANewerVersion) {
   EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kConflict);
 }
 
+// As an earlier draftmill left it: only the first two versions of the schema.
+TEST_F(SchemaTest, AnOlderDatabaseIsMigratedWithItsShards) {
+  for (const Migration& migration : SchemaMigrations().first(2)) Execute(std::string(migration.sql));
+  Execute("INSERT INTO shards VALUES (3, 1, 4, 2, 16, 1600, 'published', 'shards/f', 77, 'digest', 1, 'e', 'cpu', 5)");
+  Execute("PRAGMA application_id = " + std::to_string(kStateApplicationId) + "; PRAGMA user_version = 2");
+  EXPECT_EQ(OpenForReading(files_, Path()).status().code(), StatusCode::kConflict);
+  Result<WritableDatabase> database = Open();
+  ASSERT_TRUE(database.ok()) << database.status().ToString();
+  sqlite::Connection& db = database->connection;
+  EXPECT_EQ(*db.QueryInteger("PRAGMA user_version"), SchemaVersion());
+  EXPECT_EQ(
+      *db.QueryText("SELECT concat FROM (SELECT chunk || ' ' || shard || ' ' || first_batch || ' ' || batches || "
+                    "' ' || samples || ' ' || tokens || ' ' || state || ' ' || file || ' ' || bytes || ' ' || "
+                    "digest || ' ' || quarantined || ' ' || fingerprint || ' ' || numerics || ' ' || published_ms "
+                    "AS concat FROM shards)"),
+      "3 1 4 2 16 1600 published shards/f 77 digest 1 e cpu 5");
+  EXPECT_EQ(*db.QueryInteger("SELECT shards FROM shards_by_state WHERE state = 'published'"), 1);
+}
+
 TEST_F(SchemaTest, RefusesASchemaThatIsNotTheOneOfItsVersion) {
   const std::string endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n";
   for (const std::string& change :

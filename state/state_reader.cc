@@ -40,7 +40,8 @@ StageState ToStageState(std::string_view name) {
 }
 
 ShardState ToShardState(std::string_view name) {
-  for (const ShardState state : {ShardState::kPlanned, ShardState::kPublished, ShardState::kDamaged}) {
+  for (const ShardState state :
+       {ShardState::kPlanned, ShardState::kPublished, ShardState::kDiscarded, ShardState::kDamaged}) {
     if (ShardStateName(state) == name) return state;
   }
   return ShardState::kStale;
@@ -436,6 +437,14 @@ Result<std::vector<ShardStateCount>> StateReader::ShardsByState() {
                                            .tokens = row.Integer(3),
                                            .bytes = row.Integer(4)};
                   });
+}
+
+Result<ShardStateCount> StateReader::DiscardedShards() {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardStateCount> counts, ShardsByState());
+  for (const ShardStateCount& count : counts) {
+    if (count.state == ShardState::kDiscarded) return count;
+  }
+  return ShardStateCount{.state = ShardState::kDiscarded};
 }
 
 Result<std::vector<SamplePlace>> StateReader::FindSample(std::int64_t sample_id) {

@@ -66,6 +66,8 @@ class StateReader {
   Result<std::vector<ConversationRecord>> Conversations(std::int64_t chunk);
   Result<ConversationRecord> Conversation(std::int64_t sample_id);
   Result<std::vector<ShardStateCount>> ShardsByState();
+  /// The discarded ones among them: all 0 where there are none.
+  Result<ShardStateCount> DiscardedShards();
 
   /// Where the samples of a conversation stand, by variant; kNotFound where there is no such conversation.
   Result<std::vector<SamplePlace>> FindSample(std::int64_t sample_id);

@@ -16,11 +16,14 @@ std::string_view ShardStateName(ShardState state) {
   switch (state) {
     case ShardState::kPlanned: return "planned";
     case ShardState::kPublished: return "published";
+    case ShardState::kDiscarded: return "discarded";
     case ShardState::kDamaged: return "damaged";
     case ShardState::kStale: return "stale";
   }
   return "stale";
 }
+
+bool CountsAsPublished(ShardState state) { return state == ShardState::kPublished || state == ShardState::kDiscarded; }
 
 std::string_view EventLevelName(EventLevel level) {
   switch (level) {

@@ -144,10 +144,13 @@ struct BatchRecord {
 enum class ShardState : std::uint8_t {
   kPlanned,    ///< not published; a .partial may exist
   kPublished,  ///< the file is complete and durable
+  kDiscarded,  ///< it was published, and its file deleted on purpose: nothing is to be done, and nothing is there
   kDamaged,    ///< published once, some of its batches must be written again
   kStale,      ///< published under another fingerprint; stays until it is replaced
 };
 std::string_view ShardStateName(ShardState state);
+/// Whether all was done for a shard, its file being there or deleted on purpose.
+bool CountsAsPublished(ShardState state);
 
 /// A shard as planned, and what became of it.
 struct ShardRecord {
@@ -157,7 +160,7 @@ struct ShardRecord {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   ShardState state = ShardState::kPlanned;
-  std::string file{};  ///< relative to the work folder; this and the rest once published
+  std::string file{};  ///< relative to the work folder; this and the rest once published, also where it is discarded
   std::int64_t bytes = 0;
   std::string digest{};
   std::int64_t quarantined = 0;
@@ -196,6 +199,7 @@ struct PublishedShardRecord {
   std::int64_t quarantined = 0;
   std::string fingerprint{};
   std::string numerics{};
+  bool is_discarded = false;  ///< its file is deleted next
 };
 
 enum class EventLevel : std::uint8_t { kInfo, kWarning, kError };
@@ -269,7 +273,7 @@ struct ProgressRecord {
 struct SamplePlace {
   std::int64_t sample_id = 0;
   std::int64_t variant = 0;
-  std::string stage{};  ///< ingested, tokenized, planned, extracted, written, failed, quarantined
+  std::string stage{};  ///< ingested, tokenized, planned, extracted, written, discarded, failed, quarantined
   std::int64_t chunk = 0;
   std::optional<std::int64_t> batch{};
   std::optional<std::int64_t> block{};

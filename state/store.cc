@@ -253,6 +253,7 @@ StateWriter::Ticket StateWriter::DropExtraction(std::int64_t chunk) {
 }
 
 StateWriter::Ticket StateWriter::RedoAllExtraction() { return Submit(&operations::RedoAllExtraction); }
+StateWriter::Ticket StateWriter::RedoDiscardedShards() { return Submit(&operations::RedoDiscardedShards); }
 StateWriter::Ticket StateWriter::RedoAllTokenization() { return Submit(&operations::RedoAllTokenization); }
 StateWriter::Ticket StateWriter::RedoIngest() { return Submit(&operations::RedoIngest); }
 

@@ -108,6 +108,7 @@ class StateWriter {
 
   Ticket DropExtraction(std::int64_t chunk);
   Ticket RedoAllExtraction();
+  Ticket RedoDiscardedShards();
   Ticket RedoAllTokenization();
   Ticket RedoIngest();
   Ticket ResetFrom(std::string stage);

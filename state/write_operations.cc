@@ -46,7 +46,7 @@ Status CountBatch(sqlite::Connection& db, std::int64_t chunk, std::int64_t batch
       chunk, batch, sign);
 }
 
-/// The same for a published shard.
+/// The same for a published or discarded shard.
 Status CountShard(sqlite::Connection& db, std::int64_t chunk, std::int64_t shard, int sign) {
   return db.Run(
       R"(
@@ -54,7 +54,7 @@ Status CountShard(sqlite::Connection& db, std::int64_t chunk, std::int64_t shard
           SET published_shards = published_shards + ?3, published_samples = published_samples + ?3 * s.samples,
           published_tokens = published_tokens + ?3 * s.tokens, published_bytes = published_bytes + ?3 * s.bytes
           FROM shards AS s
-          WHERE s.chunk = ?1 AND s.shard = ?2 AND s.state = 'published' AND chunks.chunk = ?1)",
+          WHERE s.chunk = ?1 AND s.shard = ?2 AND s.state IN ('published', 'discarded') AND chunks.chunk = ?1)",
       chunk, shard, sign);
 }
 
@@ -271,13 +271,14 @@ Status PutPublishedShard(sqlite::Connection& db, const PublishedShardRecord& s, 
   DRAFTMILL_RETURN_IF_ERROR(db.Run(
       R"(
           UPDATE shards
-          SET state = 'published', file = ?3, bytes = ?4, digest = ?5, quarantined = ?6, fingerprint = ?7, numerics
-          = ?8, published_ms = ?9
+          SET state = ?10, file = ?3, bytes = ?4, digest = ?5, quarantined = ?6, fingerprint = ?7, numerics = ?8,
+          published_ms = ?9
           WHERE chunk = ?1 AND shard = ?2 AND batches = (SELECT count(*)
           FROM batches AS b
           WHERE b.chunk = ?1 AND b.batch >= shards.first_batch AND b.batch < shards.first_batch + shards.batches AND
           b.state = 'written'))",
-      s.chunk, s.shard, s.file, s.bytes, s.digest, s.quarantined, s.fingerprint, s.numerics, now_ms));
+      s.chunk, s.shard, s.file, s.bytes, s.digest, s.quarantined, s.fingerprint, s.numerics, now_ms,
+      ShardStateName(s.is_discarded ? ShardState::kDiscarded : ShardState::kPublished)));
   DRAFTMILL_RETURN_IF_ERROR(ExpectChanged(db, ShardName(s.chunk, s.shard) + " with all its batches written"));
   return CountShard(db, s.chunk, s.shard, 1);
 }

@@ -65,7 +65,7 @@ Status PutTokenizedChunk(sqlite::Connection& db, const TokenizedChunkRecord& chu
 /// another plan takes the old one's place, and nothing of the chunk counts as extracted any more.
 Status PutPlan(sqlite::Connection& db, const ChunkPlanRecord& plan);
 Status PutWrittenBatch(sqlite::Connection& db, const WrittenBatchRecord& batch);
-/// All batches of the shard must be written.
+/// All batches of the shard must be written. A discarded one counts as done, too.
 Status PutPublishedShard(sqlite::Connection& db, const PublishedShardRecord& shard, std::int64_t now_ms);
 
 // --- Doing things again --------------------------------------------------------------------------------------------
@@ -76,8 +76,10 @@ Status DropExtraction(sqlite::Connection& db, std::int64_t chunk);
 /// The same for all chunks.
 Status DropAllExtraction(sqlite::Connection& db);
 /// All batches count as planned and all published shards as stale, under the plans that stand: old files stay until
-/// they are replaced.
+/// they are replaced. Discarded shards count as planned.
 Status RedoAllExtraction(sqlite::Connection& db);
+/// Of all discarded shards the batches count as planned, as if they had never been written.
+Status RedoDiscardedShards(sqlite::Connection& db);
 /// All chunks are to be tokenized again. What was made of them stays until PutTokenizedChunk brings another digest.
 Status RedoAllTokenization(sqlite::Connection& db);
 /// All chunks are to be ingested again; sources, conversations and failures of ingest are dropped, what was made of the

@@ -242,6 +242,33 @@ TEST_F(WriteOperationsTest, ExtractionIsRedoneUnderItsPlanWhileOldShardsStay) {
   EXPECT_EQ(reader_->Shards(0)->front().state, ShardState::kPublished);
 }
 
+TEST_F(WriteOperationsTest, ADiscardedShardCountsAsDoneUntilItIsRedone) {
+  for (const char* stage : {"extract", "write"}) state_->SetStageState(stage, StageState::kDone);
+  const ChunkRecord before = *reader_->Chunk(0);
+  PublishedShardRecord shard = ExampleShard(shape_, 0, 1);
+  shard.is_discarded = true;
+  Apply(state_->PutPublishedShard(shard));
+  EXPECT_EQ(reader_->Shards(0)->at(1).state, ShardState::kDiscarded);
+  EXPECT_EQ(reader_->Shards(0)->at(1).file, shard.file);
+  EXPECT_EQ(reader_->Chunk(0)->published_shards, before.published_shards);
+  EXPECT_EQ(reader_->Chunk(0)->published_bytes, before.published_bytes);
+  EXPECT_EQ(reader_->DiscardedShards()->shards, 1);
+  EXPECT_EQ(reader_->DiscardedShards()->tokens, 1600);
+  EXPECT_EQ(StageOf(20), "discarded");
+  EXPECT_EQ(reader_->FindSample(20, 0)->file, "") << "nobody should look for it";
+
+  Apply(state_->RedoDiscardedShards());
+  EXPECT_EQ(State("write"), StageState::kStale);
+  EXPECT_EQ(reader_->Shards(0)->at(1).state, ShardState::kPlanned);
+  EXPECT_EQ(reader_->Shards(0)->at(1).file, "");
+  EXPECT_EQ(reader_->Shards(0)->at(0).state, ShardState::kPublished);
+  EXPECT_FALSE(reader_->Batches(0)->at(2).written);
+  EXPECT_TRUE(reader_->Batches(0)->at(1).written);
+  EXPECT_EQ(reader_->Chunk(0)->published_shards, before.published_shards - 1);
+  EXPECT_EQ(reader_->Chunk(0)->extracted_batches, before.extracted_batches - 2);
+  EXPECT_EQ(reader_->DiscardedShards()->shards, 0);
+}
+
 TEST_F(WriteOperationsTest, ResetsGoDownstreamAndNoFurther) {
   for (const char* stage : {"tokenize", "vocab_map", "extract", "write"})
     state_->SetStageState(stage, StageState::kDone);

@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "formats/corpus_chunk.h"
+#include "formats/manifest.h"
 #include "formats/shard_reader.h"
 #include "pipeline/reports/facts_text.h"
 #include "stages/ingest/ingested_rows.h"
@@ -142,6 +143,7 @@ json::Value PlaceFacts(const SamplePlace& place, const std::string& file) {
 
 /// The mean norms of a sample's states, where its shard is published.
 Status AddNorms(FileSystem& files, const std::string& work_folder, const SamplePlace& place, json::Value& facts) {
+  if (place.stage == "discarded") facts.Set("states_missing", DiscardedShardsNote(1));
   if (place.file.empty()) return OkStatus();
   Result<ShardReader> shard = ShardReader::Open(files, JoinPath(work_folder, place.file));
   if (!shard.ok()) {
@@ -154,6 +156,16 @@ Status AddNorms(FileSystem& files, const std::string& work_folder, const SampleP
     facts.Set("mean_norms", std::move(norms));
   }
   return OkStatus();
+}
+
+/// Whether the database says that the shard's file was deleted on purpose. A shard may be looked at without a database.
+bool IsDiscarded(FileSystem& files, const std::string& work_folder, const ShardName& name) {
+  Result<StateReader> state = StateReader::Open(work_folder, files);
+  if (!state.ok()) return false;
+  const Result<std::vector<ShardRecord>> shards = state->Shards(name.chunk);
+  return shards.ok() && std::any_of(shards->begin(), shards->end(), [&](const ShardRecord& shard) {
+           return shard.shard == name.shard && shard.state == ShardState::kDiscarded;
+         });
 }
 
 std::vector<InspectedToken> TokensOf(const TokenizedChunk& chunk, const SampleKey& key,
@@ -231,13 +243,19 @@ Result<json::Value> InspectWorkFolder(FileSystem& files, const std::string& work
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SourceRecord> sources, state.Sources());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
-  return json::Value(
-      json::Object{{"work", work_folder}, {"sources", SourceFacts(sources)}, {"chunks", ChunkFacts(chunks)}});
+  DRAFTMILL_ASSIGN_OR_RETURN(const ShardStateCount discarded, state.DiscardedShards());
+  json::Object facts = {{"work", work_folder}};
+  if (discarded.shards > 0) facts.emplace_back("discarded_shards", DiscardedShardsNote(discarded.shards));
+  facts.emplace_back("sources", SourceFacts(sources));
+  facts.emplace_back("chunks", ChunkFacts(chunks));
+  return json::Value(std::move(facts));
 }
 
 Result<json::Value> InspectShard(FileSystem& files, const std::string& work_folder, const ShardName& name) {
   const std::string path = JoinPath(work_folder, ShardPath(name.chunk, name.shard));
   if (!files.Exists(path)) {
+    if (IsDiscarded(files, work_folder, name))
+      return NotFound("there is no " + path + " any more: " + DiscardedShardsNote(1));
     return NotFound("there is no " + path +
                     ". `draftmill inspect TARGET` lists the chunks, `draftmill verify TARGET` says " +
                     "what is missing");

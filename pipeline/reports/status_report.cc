@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/manifest.h"
 #include "pipeline/exit_status.h"
 #include "pipeline/progress/format_units.h"
 #include "pipeline/reports/facts_text.h"
@@ -194,6 +195,7 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
   if (runs.empty()) return not_started;
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ProgressRecord> progress, state.Progress());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardStateCount> shards, state.ShardsByState());
+  DRAFTMILL_ASSIGN_OR_RETURN(const ShardStateCount discarded, state.DiscardedShards());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<FailureCount> failures, state.FailuresByReason());
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ReportCounter> mask, state.MaskReport());
   DRAFTMILL_ASSIGN_OR_RETURN(json::Value events, LastEvents(state));
@@ -210,13 +212,17 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
                               {"stages", StageFacts(progress, status.is_running)},
                               {"mask", MaskFacts(mask)},
                               {"shards", ShardFacts(shards)},
+                              {"discarded_shards", discarded.shards},
                               {"quarantine", QuarantineFacts(failures)},
                               {"events", std::move(events)}};
   return status;
 }
 
 std::string StatusAsText(const RunStatus& status) {
-  std::string text = HeadLine(At(status.facts, "run")) + "\n\n";
+  std::string text = HeadLine(At(status.facts, "run")) + "\n";
+  const std::int64_t discarded = At(status.facts, "discarded_shards").as_integer();
+  if (discarded > 0) text += "WARNING: " + DiscardedShardsNote(discarded) + ".\n";
+  text += "\n";
   json::Array rows;
   for (const json::Value& stage : At(status.facts, "stages").as_array()) rows.push_back(StageRow(stage));
   text += FactsAsText(json::Value(std::move(rows)));

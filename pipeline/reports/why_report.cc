@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/manifest.h"
 #include "pipeline/run/source_epochs.h"
 #include "state/state_reader.h"
 
@@ -68,6 +69,7 @@ std::string ReasonFor(const SamplePlace& place) {
   if (place.stage == "ingested") return "its chunk is not tokenized yet";
   if (place.stage == "tokenized") return "its chunk is tokenized and not planned yet";
   if (place.stage == "planned") return "its batch is not computed yet";
+  if (place.stage == "discarded") return "its states were computed and published; " + DiscardedShardsNote(1);
   if (place.stage == "extracted") return "its batch is written; its shard is not published yet";
   return "it is complete: its states lie in " + place.file;
 }

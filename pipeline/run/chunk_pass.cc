@@ -11,6 +11,7 @@
 #include "formats/corpus_chunk.h"
 #include "pipeline/reports/mask_report.h"
 #include "pipeline/run/failure_records.h"
+#include "pipeline/run/forecast.h"
 #include "pipeline/run/plan_records.h"
 #include "stages/ingest/ingested_rows.h"
 #include "state/consistency.h"
@@ -248,7 +249,7 @@ Status ChunkPass::FindMissing(ChunkWork& work) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<BatchRecord> batch_records, state.Batches(work.ticket.chunk));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shard_records, state.Shards(work.ticket.chunk));
   for (const ShardRecord& shard : shard_records) {
-    if (shard.state == ShardState::kPublished) continue;
+    if (CountsAsPublished(shard.state)) continue;
     if (shard.state == ShardState::kDamaged) {
       DRAFTMILL_RETURN_IF_ERROR(ReopenShard(*context_.files, context_.work_folder, work.ticket.chunk, shard.shard));
     }
@@ -321,8 +322,9 @@ Result<std::optional<BlockRequest>> ChunkPass::NextBlock(const ChunkWork& work, 
     if (request.batches.empty()) continue;
     if (context_.should_stop()) return Cancelled("stopped on request");
     DRAFTMILL_RETURN_IF_ERROR(context_.disk->WaitForSpace(
-        tokens * context_.plan_parameters.bytes_per_token, context_.should_stop,
-        [this](const std::string& text) { context_.monitor->Say(EventLevel::kWarning, text); }));
+        BytesAtOnce(tokens * context_.plan_parameters.bytes_per_token, context_.plan_parameters,
+                    context_.discards_shards),
+        context_.should_stop, [this](const std::string& text) { context_.monitor->Say(EventLevel::kWarning, text); }));
     // The span of the block's throughput begins here: its batches come out together, at its end.
     context_.monitor->SetActivity("extract", StageActivity::kRunning);
     ++block;
@@ -415,16 +417,21 @@ Status ChunkPass::PublishOpenShard(const ChunkWork& work) {
 }
 
 Status ChunkPass::RecordPublished(const ChunkWork& work, std::int64_t shard, const PublishedShard& published) {
-  context_.state->PutPublishedShard({.chunk = work.ticket.chunk,
-                                     .shard = shard,
-                                     .file = published.file.path,
-                                     .bytes = published.file.bytes,
-                                     .digest = ToHex(published.file.digest),
-                                     .quarantined = static_cast<std::int64_t>(published.quarantined.size()),
-                                     .fingerprint = context_.states_fingerprint,
-                                     .numerics = context_.convention->numerics_environment});
+  const StateWriter::Ticket ticket =
+      context_.state->PutPublishedShard({.chunk = work.ticket.chunk,
+                                         .shard = shard,
+                                         .file = published.file.path,
+                                         .bytes = published.file.bytes,
+                                         .digest = ToHex(published.file.digest),
+                                         .quarantined = static_cast<std::int64_t>(published.quarantined.size()),
+                                         .fingerprint = context_.states_fingerprint,
+                                         .numerics = context_.convention->numerics_environment,
+                                         .is_discarded = context_.discards_shards});
   context_.monitor->Add("write", published.samples, published.tokens, published.file.bytes);
-  return context_.state->failure();
+  if (!context_.discards_shards) return context_.state->failure();
+  // The row first: a file that is gone before its row says so is a shard that has to be computed again.
+  DRAFTMILL_RETURN_IF_ERROR(context_.state->Wait(ticket));
+  return DiscardShard(*context_.files, context_.work_folder, published.file.path);
 }
 
 Status ChunkPass::Finish(const ChunkWork& work) {

@@ -43,6 +43,7 @@ struct ChunkPassContext {
   VocabCounter* vocab_counter = nullptr;        ///< nullptr: the map is up to date, nothing is counted
   BadRowJudge* bad_rows = nullptr;
   DiskGuard* disk = nullptr;
+  bool discards_shards = false;  ///< each shard's file is deleted once its row is durable
   std::function<bool()> should_stop;
 };
 

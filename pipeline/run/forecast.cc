@@ -84,18 +84,25 @@ std::string FolderOfStates(FileSystem& files, const std::string& work_folder) {
 }
 
 bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes) {
-  return forecast.states_bytes_left <= space.free_bytes - min_free_disk_bytes;
+  return forecast.disk_bytes <= space.free_bytes - min_free_disk_bytes;
 }
 
-Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token) {
+std::int64_t BytesAtOnce(std::int64_t states_bytes, const PlanParameters& plan, bool discards_shards) {
+  if (!discards_shards) return states_bytes;
+  // A shard holds at least one batch, however small shard_bytes is.
+  return std::min(states_bytes, std::max(plan.shard_bytes, plan.batch_tokens * plan.bytes_per_token));
+}
+
+Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, const RunInputs& inputs,
+                            std::int64_t discarded_tokens) {
   Forecast forecast;
   forecast.is_exact = true;
   std::int64_t tokenized_rows = 0;
   std::int64_t tokenized_tokens = 0;
-  std::int64_t published_tokens = 0;
+  std::int64_t done_tokens = inputs.discards_shards ? 0 : -discarded_tokens;
   for (const ChunkRecord& chunk : chunks) {
     forecast.rows += chunk.rows;
-    published_tokens += chunk.published_tokens;
+    done_tokens += chunk.published_tokens;
     if (!chunk.tokenized) continue;
     tokenized_rows += chunk.rows;
     tokenized_tokens += chunk.tokens;
@@ -105,8 +112,9 @@ Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t
       tokenized_rows == 0 ? 0 : static_cast<double>(forecast.rows) / static_cast<double>(tokenized_rows);
   forecast.tokens =
       forecast.is_exact ? tokenized_tokens : static_cast<std::int64_t>(share * static_cast<double>(tokenized_tokens));
-  forecast.states_bytes = forecast.tokens * bytes_per_token;
-  forecast.states_bytes_left = (forecast.tokens - published_tokens) * bytes_per_token;
+  forecast.states_bytes = forecast.tokens * inputs.plan.bytes_per_token;
+  forecast.states_bytes_left = (forecast.tokens - done_tokens) * inputs.plan.bytes_per_token;
+  forecast.disk_bytes = BytesAtOnce(forecast.states_bytes_left, inputs.plan, inputs.discards_shards);
   return forecast;
 }
 
@@ -130,6 +138,7 @@ Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files)
   }
   forecast.states_bytes = forecast.tokens * inputs.plan.bytes_per_token;
   forecast.states_bytes_left = forecast.states_bytes;
+  forecast.disk_bytes = BytesAtOnce(forecast.states_bytes_left, inputs.plan, inputs.discards_shards);
   return forecast;
 }
 

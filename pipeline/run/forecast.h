@@ -25,7 +25,8 @@ struct Forecast {
   std::int64_t rows = 0;
   std::int64_t tokens = 0;
   std::int64_t states_bytes = 0;       ///< of all hidden states
-  std::int64_t states_bytes_left = 0;  ///< of those that are not published yet
+  std::int64_t states_bytes_left = 0;  ///< of those that are to be computed
+  std::int64_t disk_bytes = 0;         ///< what the disk takes of these at once: fewer where shards are discarded
   std::vector<BarrenSource> barren;    ///< only where the sources were sampled
 };
 
@@ -33,11 +34,17 @@ struct Forecast {
 /// the nearest of its parents that is there.
 std::string FolderOfStates(FileSystem& files, const std::string& work_folder);
 
-/// Whether the states that are left fit on the disk beside what must stay free.
+/// Whether what the disk takes at once fits there beside what must stay free.
 bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes);
 
-/// From chunks that exist: what is tokenized is exact, the rest is taken to be like it.
-Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, std::int64_t bytes_per_token);
+/// How much of so many bytes of states lies on the disk at once: all of them, or where shards are discarded the one that
+/// is written.
+std::int64_t BytesAtOnce(std::int64_t states_bytes, const PlanParameters& plan, bool discards_shards);
+
+/// From chunks that exist: what is tokenized is exact, the rest is taken to be like it. `discarded_tokens` are those of
+/// discarded shards: computed again where shards are no longer discarded.
+Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, const RunInputs& inputs,
+                            std::int64_t discarded_tokens);
 
 /// From the first rows of each source file, tokenized in memory.
 Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files);

@@ -106,6 +106,7 @@ class PipelineRun {
   std::vector<StageRecord> stages_;
   std::vector<SourceRecord> sources_;
   std::vector<ChunkRecord> chunks_;
+  std::int64_t discarded_tokens_ = 0;  ///< of shards that were discarded before this start
   bool vocab_wanted_ = false;
   bool did_work_ = false;
   std::unique_ptr<Extractor> extractor_;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "formats/manifest.h"
 #include "pipeline/run/forecast.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_inputs.h"
@@ -21,6 +22,7 @@ struct Known {
   std::vector<StageRecord> stages;
   std::vector<ChunkRecord> chunks;
   std::vector<ProgressRecord> progress;
+  ShardStateCount discarded;
 };
 
 Result<Known> ReadKnown(const std::string& work_folder, FileSystem& files) {
@@ -34,6 +36,7 @@ Result<Known> ReadKnown(const std::string& work_folder, FileSystem& files) {
   DRAFTMILL_ASSIGN_OR_RETURN(known.stages, state->Stages());
   DRAFTMILL_ASSIGN_OR_RETURN(known.chunks, state->Chunks());
   DRAFTMILL_ASSIGN_OR_RETURN(known.progress, state->Progress());
+  DRAFTMILL_ASSIGN_OR_RETURN(known.discarded, state->DiscardedShards());
   return known;
 }
 
@@ -69,6 +72,7 @@ json::Value PlanFacts(const RunInputs& inputs) {
   json::Object facts{{"batch_tokens", inputs.plan.batch_tokens},
                      {"block_tokens", inputs.plan.block_tokens},
                      {"shard_bytes", inputs.plan.shard_bytes},
+                     {"discard_after_publish", inputs.discards_shards},
                      {"device", inputs.extract.device}};
   if (inputs.extract.device == "cuda") {
     const Result<DevicePlan> devices = PlanDevices(inputs.model, inputs.extract);
@@ -96,7 +100,7 @@ Result<json::Value> PlanRun(const Config& config) {
   DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known.run));
   const std::vector<StageChange> changes = FindChanges(known.stages, MakeFingerprints(config, inputs));
 
-  Forecast forecast = ForecastFromChunks(known.chunks, inputs.plan.bytes_per_token);
+  Forecast forecast = ForecastFromChunks(known.chunks, inputs, known.discarded.tokens);
   if (!forecast.is_exact || known.chunks.empty()) {
     DRAFTMILL_ASSIGN_OR_RETURN(const Forecast sampled, ForecastFromSources(inputs, files));
     if (forecast.tokens == 0) forecast = sampled;
@@ -120,11 +124,13 @@ Result<json::Value> PlanRun(const Config& config) {
                                 {"tokens", forecast.tokens},
                                 {"bytes_per_token", inputs.plan.bytes_per_token},
                                 {"states_bytes", forecast.states_bytes},
-                                {"states_bytes_left", forecast.states_bytes_left}}},
+                                {"states_bytes_left", forecast.states_bytes_left},
+                                {"disk_bytes", forecast.disk_bytes}}},
       {"plan", PlanFacts(inputs)},
       {"disk", json::Object{{"free_bytes", space.free_bytes},
                             {"min_free_disk_bytes", inputs.min_free_disk_bytes},
                             {"holds_the_states", FitsOnDisk(forecast, space, inputs.min_free_disk_bytes)}}}};
+  if (known.discarded.shards > 0) plan.emplace_back("discarded_shards", DiscardedShardsNote(known.discarded.shards));
   if (!forecast.barren.empty()) plan.emplace_back("sources_without_samples", BarrenFacts(forecast.barren));
   return json::Value(std::move(plan));
 }

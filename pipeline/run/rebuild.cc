@@ -152,6 +152,8 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
   DRAFTMILL_RETURN_IF_ERROR(RecordIngested(files, work_folder, *summary, *state));
   DRAFTMILL_RETURN_IF_ERROR(RecordRun(program_version, clock, *state));
   DRAFTMILL_RETURN_IF_ERROR(state->Close());
+  const auto write = run.fingerprints.find("write");
+  const bool was_discarding = write != run.fingerprints.end() && write->second.Has(kDiscardPart);
   return json::Value(json::Object{
       {"work", work_folder},
       {"sources", static_cast<std::int64_t>(summary->sources.size())},
@@ -159,8 +161,9 @@ Result<json::Value> RebuildState(FileSystem& files, Clock& clock, const std::str
       {"conversations", summary->kept()},
       {"rejected", summary->rejected()},
       {"next",
-       "`draftmill run` tokenizes the ingested rows again, keeps every shard that is whole and right, and computes "
-       "what is missing"}});
+       std::string("`draftmill run` tokenizes the ingested rows again, keeps every shard that is whole and right, and "
+                   "computes what is missing") +
+           (was_discarding ? ". Shards that write.discard_after_publish had deleted are missing, too" : "")}});
 }
 
 }  // namespace draftmill

@@ -13,6 +13,7 @@
 #include "pipeline/run/self_check_step.h"
 #include "pipeline/run/stored_facts.h"
 #include "pipeline/run/vocab_step.h"
+#include "stages/write/shard_writer.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -165,6 +166,21 @@ Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int
   return OkStatus();
 }
 
+Status RemoveDiscarded(FileSystem& files, const std::string& work_folder) {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
+  DRAFTMILL_ASSIGN_OR_RETURN(const ShardStateCount discarded, state.DiscardedShards());
+  if (discarded.shards == 0) return OkStatus();
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
+  for (const ChunkRecord& chunk : chunks) {
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, state.Shards(chunk.chunk));
+    for (const ShardRecord& shard : shards) {
+      if (shard.state != ShardState::kDiscarded) continue;
+      DRAFTMILL_RETURN_IF_ERROR(DiscardShard(files, work_folder, shard.file));
+    }
+  }
+  return OkStatus();
+}
+
 Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& inputs,
                      const std::map<std::string, Fingerprint>& fingerprints) {
   const std::string& work = config.work_folder();
@@ -205,10 +221,11 @@ Result<Manifest> MakeManifest(FileSystem& files, const std::string& work_folder,
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, state.Shards(chunk.chunk));
     for (const ShardRecord& shard : shards) {
       DRAFTMILL_ASSIGN_OR_RETURN(const Hash128 shard_digest, Hash128FromHex(shard.digest));
-      manifest.shards.push_back({.file = {shard.file, shard.bytes, shard_digest},
-                                 .samples = shard.samples,
-                                 .tokens = shard.tokens,
-                                 .quarantined = shard.quarantined});
+      auto& list = shard.state == ShardState::kDiscarded ? manifest.discarded_shards : manifest.shards;
+      list.push_back({.file = {shard.file, shard.bytes, shard_digest},
+                      .samples = shard.samples,
+                      .tokens = shard.tokens,
+                      .quarantined = shard.quarantined});
     }
   }
   manifest.facts = ManifestFacts(config, inputs, fingerprints, chunks);
@@ -228,7 +245,7 @@ Status RedoOpenShards(StateWriter& state, const std::string& work_folder, FileSy
     DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, reader.Shards(chunk.chunk));
     std::vector<std::int64_t> batches;
     for (const ShardRecord& shard : shards) {
-      if (shard.state == ShardState::kPublished) continue;
+      if (CountsAsPublished(shard.state)) continue;
       for (std::int64_t i = 0; i < shard.batches; ++i) batches.push_back(shard.first_batch + i);
     }
     state.MarkBatchesDamaged(chunk.chunk, std::move(batches));

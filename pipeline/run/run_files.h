@@ -27,6 +27,9 @@ Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder);
 /// Removes corpus files and shards of chunks from `chunks` on: an ingest that gave fewer left them.
 Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks);
 
+/// Removes files of shards that are recorded as discarded: the run that recorded them ended before it had deleted them.
+Status RemoveDiscarded(FileSystem& files, const std::string& work_folder);
+
 /// The rule that made the loss masks, by the parameters that shape it: a fact of each shard.
 std::string MaskRule(const Config& config);
 

@@ -123,7 +123,9 @@ void AddParameters(const Config& config, const StageSpec& spec, Fingerprint& fin
     if (!parameter.in_fingerprint || IsPlanSize(parameter.name)) continue;
     json::Value value = config.section(spec.name).Get(parameter.name);
     if (parameter.type == ParameterType::kSources) value = WithoutPaths(std::move(value));
-    fingerprint.Add(spec.name + "." + parameter.name, json::Write(value, json::Style::kCanonical));
+    std::string part = spec.name + "." + parameter.name;
+    if (part == kDiscardPart && !value.as_bool()) continue;
+    fingerprint.Add(std::move(part), json::Write(value, json::Style::kCanonical));
   }
 }
 
@@ -227,6 +229,7 @@ Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const K
   inputs.min_free_disk_bytes = limits.Integer("min_free_disk");
   inputs.disk_wait_ms = limits.Integer("disk_wait");
   inputs.max_bad_fraction = limits.Number("max_bad_fraction");
+  inputs.discards_shards = config.section("write").Bool("discard_after_publish");
   inputs.vocab_size = config.section("vocab_map").Integer("size");
   inputs.forced_tokens = TextList(config.section("vocab_map").Get("forced_tokens"));
 

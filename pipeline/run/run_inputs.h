@@ -58,6 +58,7 @@ struct RunInputs {
   std::int64_t min_free_disk_bytes = 0;
   std::int64_t disk_wait_ms = 0;
   double max_bad_fraction = 0;
+  bool discards_shards = false;  ///< `write.discard_after_publish`
 
   ModelDescription model;
   std::unique_ptr<const TokenizeStage> tokenize;
@@ -81,6 +82,10 @@ using TakeDevices = std::function<Status(ExtractOptions&)>;
 /// Sources that are not there are no error where the database knows them: see `missing_sources`.
 Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const KnownRun& known,
                                 const TakeDevices& take_devices = {});
+
+/// The part of `write` for `write.discard_after_publish`: there only where it is on, so that runs which were begun before
+/// there was such a switch go on.
+inline constexpr std::string_view kDiscardPart = "write.discard_after_publish";
 
 /// The fingerprint of each stage under these inputs, by the stage's name. Each has the code version, the declared
 /// parameters that change bytes, and the hashes of what it reads from outside. What a stage reads from the stage before is

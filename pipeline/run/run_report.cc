@@ -35,6 +35,7 @@ struct Totals {
   std::int64_t published_shards = 0;
   std::int64_t published_samples = 0;
   std::int64_t published_bytes = 0;
+  std::int64_t discarded_shards = 0;
   std::int64_t quarantined = 0;
   std::vector<FailureCount> failures;
   std::vector<ReportCounter> mask;
@@ -75,6 +76,8 @@ Result<Totals> ReadTotals(const std::string& work_folder, FileSystem& files) {
   Totals totals = Sum(sources, chunks);
   DRAFTMILL_ASSIGN_OR_RETURN(totals.failures, state.FailuresByReason());
   DRAFTMILL_ASSIGN_OR_RETURN(totals.mask, state.MaskReport());
+  DRAFTMILL_ASSIGN_OR_RETURN(const ShardStateCount discarded, state.DiscardedShards());
+  totals.discarded_shards = discarded.shards;
   return totals;
 }
 
@@ -103,6 +106,7 @@ json::Value Facts(const ReportInput& input, const Totals& totals, int exit_statu
                       {"shards", totals.shards},
                       {"published_shards", totals.published_shards},
                       {"published_bytes", totals.published_bytes},
+                      {"discarded_shards", totals.discarded_shards},
                       {"quarantined_samples", totals.quarantined},
                       {"quarantine", std::move(failures)},
                       {"peak_chunk_bytes", input.peaks.chunk_bytes},
@@ -141,6 +145,7 @@ std::string Summary(const ReportInput& input, const Totals& totals) {
                         FormatCount(totals.shards), FormatCount(totals.published_samples),
                         FormatBytes(totals.published_bytes), FormatCount(totals.batches));
   }
+  if (totals.discarded_shards > 0) text += "  WARNING: " + DiscardedShardsNote(totals.discarded_shards) + "\n";
   for (const FailureCount& failure : totals.failures) {
     text += fmt::format("  quarantine  {} x {} in {} (e.g. {})\n", FormatCount(failure.failures), failure.reason,
                         failure.stage, failure.example);

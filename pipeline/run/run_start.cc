@@ -82,6 +82,8 @@ Status PipelineRun::ReadKnown() {
   Result<StateReader> state = StateReader::Open(work_, files_);
   if (!state.ok()) return state.status().code() == StatusCode::kNotFound ? OkStatus() : state.status();
   DRAFTMILL_ASSIGN_OR_RETURN(chunks_, state->Chunks());
+  DRAFTMILL_ASSIGN_OR_RETURN(const ShardStateCount discarded, state->DiscardedShards());
+  discarded_tokens_ = discarded.tokens;
   return OkStatus();
 }
 
@@ -89,7 +91,7 @@ Status PipelineRun::CheckDisk() {
   DRAFTMILL_RETURN_IF_ERROR(
       disk_->WaitForSpace(0, ShouldStop(), [this](const std::string& text) { progress_.Line(text); }));
   if (!Reaches("write")) return OkStatus();
-  Forecast forecast = ForecastFromChunks(chunks_, inputs_.plan.bytes_per_token);
+  Forecast forecast = ForecastFromChunks(chunks_, inputs_, discarded_tokens_);
   if (forecast.tokens == 0) {
     DRAFTMILL_ASSIGN_OR_RETURN(forecast, ForecastFromSources(inputs_, files_));
   }
@@ -97,12 +99,13 @@ Status PipelineRun::CheckDisk() {
   DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files_.Space(folder));
   if (FitsOnDisk(forecast, space, inputs_.min_free_disk_bytes)) return OkStatus();
   return DiskFull(fmt::format(
-      "about {} of hidden states are to be written ({} tokens of {} each), and of {} free on the disk of {} "
+      "about {} of hidden states are to be written{} ({} tokens of {} each), and of {} free on the disk of {} "
       "limits.min_free_disk keeps {}. Nothing was started. Free space, take fewer rows (`take` of a source), store "
       "fewer "
       "layers (extract.layers), or name another work folder with --work DIR",
-      FormatBytes(forecast.states_bytes_left), FormatCount(forecast.tokens), FormatBytes(inputs_.plan.bytes_per_token),
-      FormatBytes(space.free_bytes), folder, FormatBytes(inputs_.min_free_disk_bytes)));
+      FormatBytes(forecast.disk_bytes), inputs_.discards_shards ? " before the first of them are deleted again" : "",
+      FormatCount(forecast.tokens), FormatBytes(inputs_.plan.bytes_per_token), FormatBytes(space.free_bytes), folder,
+      FormatBytes(inputs_.min_free_disk_bytes)));
 }
 
 /// Of what a flipped bit or an edited row has left in contradiction nothing good can be made.
@@ -174,6 +177,11 @@ Status PipelineRun::Begin() {
     monitor_->Say(EventLevel::kInfo, fmt::format("run {} in {}", run.name, work_));
   } else {
     monitor_->Say(EventLevel::kInfo, ResumeLine(run.name, chunks_, state_->after_unclean_end()));
+  }
+  if (inputs_.discards_shards) {
+    monitor_->Say(EventLevel::kWarning,
+                  "write.discard_after_publish is on: each shard is deleted once it is published. This is for "
+                  "benchmarks: no hidden states will be left");
   }
   DRAFTMILL_RETURN_IF_ERROR(ShowProgress());
   if (request_.on_started) request_.on_started();

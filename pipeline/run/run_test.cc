@@ -390,27 +390,6 @@ TEST_F(RunTest, AStopBeforeTheStartIsNoFailure) {
   EXPECT_FALSE(fs::exists(work()));
 }
 
-/// An engine that must not be asked for anything.
-class IdleExtractor final : public Extractor {
- public:
-  explicit IdleExtractor(std::unique_ptr<Extractor> of) : of_(std::move(of)) {}
-  Status ExtractBlock(const BlockRequest&, const std::function<Status(BatchStates)>&,
-                      const std::function<bool()>&) override {
-    return Internal("states were computed that exist");
-  }
-  const ModelDescription& model() const override { return of_->model(); }
-  std::string numerics_environment() const override { return of_->numerics_environment(); }
-  std::string weights_digest() const override { return of_->weights_digest(); }
-
- private:
-  const std::unique_ptr<Extractor> of_;
-};
-
-Result<std::unique_ptr<Extractor>> MakeIdleExtractor(const ExtractOptions& options) {
-  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<Extractor> of, MakeExampleExtractor(options));
-  return std::unique_ptr<Extractor>(std::make_unique<IdleExtractor>(std::move(of)));
-}
-
 TEST_F(RunTest, ADatabaseRebuiltFromFilesIsTheLostOne) {
   Write(folder_ / "rows.jsonl", ReadFile(folder_ / "rows.jsonl") + "{broken\n{\"messages\": []}\n");
   ASSERT_EQ(RunAll().exit_status, 3);

@@ -53,6 +53,7 @@ Status PipelineRun::Work() {
   if (Reaches("vocab_map")) DRAFTMILL_RETURN_IF_ERROR(RecoverVocab(files_, work_));
   DRAFTMILL_RETURN_IF_ERROR(IngestWhereNeeded());
   DRAFTMILL_RETURN_IF_ERROR(RemoveOrphans(files_, work_, static_cast<std::int64_t>(chunks_.size())));
+  DRAFTMILL_RETURN_IF_ERROR(RemoveDiscarded(files_, work_));
   if (!Reaches("tokenize")) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(PassChunks());
   DRAFTMILL_RETURN_IF_ERROR(CheckThatSamplesExist());
@@ -117,6 +118,7 @@ Status PipelineRun::PassChunks() {
                   .vocab_counter = vocab_counter_ ? &*vocab_counter_ : nullptr,
                   .bad_rows = &judge,
                   .disk = disk_.get(),
+                  .discards_shards = inputs_.discards_shards,
                   .should_stop = ShouldStop()},
                  std::move(wanted));
   DRAFTMILL_RETURN_IF_ERROR(pass.Run({.threads = inputs_.threads,

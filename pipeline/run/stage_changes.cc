@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pipeline/run/run_inputs.h"
 #include "pipeline/run/source_epochs.h"
 #include "stages/stage_spec.h"
 
@@ -25,6 +26,22 @@ std::string_view Consequence(std::string_view stage) {
   if (stage == "vocab_map") return "vocab/ is made again; no states are computed";
   if (stage == "extract") return "all states are computed again";
   return "the new sizes apply to chunks of which nothing is published; published shards stay";
+}
+
+bool IsOfDiscarding(const FingerprintChange& part) { return part.name == kDiscardPart; }
+
+bool ChangesSizes(const StageChange& change) {
+  return !std::all_of(change.parts.begin(), change.parts.end(), IsOfDiscarding);
+}
+
+std::string ConsequenceOf(const StageChange& change) {
+  const auto discarding = std::find_if(change.parts.begin(), change.parts.end(), IsOfDiscarding);
+  if (change.stage != "write" || discarding == change.parts.end()) return std::string(Consequence(change.stage));
+  std::string text = discarding->kind == FingerprintChange::Kind::kRemoved
+                         ? "states that were deleted are computed again, and shards stay from now on"
+                         : "each shard is deleted once it is published; those that are published already stay";
+  if (ChangesSizes(change)) text += "; " + std::string(Consequence(change.stage));
+  return text;
 }
 
 int VersionOf(std::string_view stage) {
@@ -65,7 +82,7 @@ std::vector<StageChange> FindChanges(const std::vector<StageRecord>& stored,
     change.stage = record.stage;
     change.parts = Diff(record.fingerprint, found->second);
     change.is_extension = record.stage == "ingest" && IsExtension(change.parts);
-    change.consequence = change.is_extension ? kExtension : Consequence(record.stage);
+    change.consequence = change.is_extension ? std::string(kExtension) : ConsequenceOf(change);
     changes.push_back(std::move(change));
   }
   return changes;
@@ -86,7 +103,8 @@ Status AcceptChanges(const std::vector<StageChange>& changes, const std::map<std
                      const std::vector<ChunkRecord>& chunks, StateWriter& state) {
   for (const StageChange& change : changes) {
     if (change.stage == "write") {
-      RedoUnpublished(chunks, state);
+      if (ChangesSizes(change)) RedoUnpublished(chunks, state);
+      if (!current.at("write").Has(kDiscardPart)) state.RedoDiscardedShards();
       state.SetStageState("write", StageState::kStale);
     } else {
       MarkForRerun(change.stage, state);

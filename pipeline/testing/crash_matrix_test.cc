@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -105,6 +106,18 @@ TEST_F(CrashMatrixTest, SomePointsOfAnEpoch) {
   });
   // Most of its points are those of a run from nothing once more.
   TryPoints(matrix, "a file is added", 4);
+}
+
+// Shards are deleted once they are published: the deletion is a point like any other.
+TEST_F(CrashMatrixTest, SomePointsOfARunThatDiscardsItsShards) {
+  example_.EditPipeline("{shard_bytes: 64KiB}", "{shard_bytes: 64KiB, discard_after_publish: true}");
+  CrashMatrix matrix(example_);
+  ASSERT_EQ(matrix.failure(), "");
+  const auto is_deletion = [](const CrashPoint& point) {
+    return point.name.starts_with("remove:shards/") && point.name.ends_with(".safetensors");
+  };
+  EXPECT_TRUE(std::any_of(matrix.points().begin(), matrix.points().end(), is_deletion));
+  TryPoints(matrix, "shards are discarded", 4);
 }
 
 // A program that forgot one sync is caught: the matrix can fail.

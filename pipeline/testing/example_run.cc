@@ -107,6 +107,21 @@ class ExampleExtractor final : public Extractor {
   const ModelDescription model_;
 };
 
+class IdleExtractor final : public Extractor {
+ public:
+  explicit IdleExtractor(std::unique_ptr<Extractor> of) : of_(std::move(of)) {}
+  Status ExtractBlock(const BlockRequest&, const std::function<Status(BatchStates)>&,
+                      const std::function<bool()>&) override {
+    return Internal("states were computed that exist");
+  }
+  const ModelDescription& model() const override { return of_->model(); }
+  std::string numerics_environment() const override { return of_->numerics_environment(); }
+  std::string weights_digest() const override { return of_->weights_digest(); }
+
+ private:
+  const std::unique_ptr<Extractor> of_;
+};
+
 }  // namespace
 
 ExampleRun::ExampleRun(const fs::path& parent) : model_(TinyConfig()) {
@@ -164,6 +179,13 @@ RunReport ExampleRun::Run(const RunRequest& request, const RunEnvironment& envir
   return RunPipeline(Load(), request, *progress, environment);
 }
 
+void ExampleRun::EditPipeline(const std::string& part, const std::string& replacement) const {
+  std::string text = Read(folder_ / "pipeline.yaml");
+  const std::size_t at = text.find(part);
+  DRAFTMILL_CHECK(at != std::string::npos, "pipeline.yaml has no " + part);
+  Write(folder_ / "pipeline.yaml", text.replace(at, part.size(), replacement));
+}
+
 std::map<std::string, std::string> ExampleRun::Published() const {
   std::map<std::string, std::string> files;
   for (const char* part : {"ingested", "corpus", "vocab", "shards"}) {
@@ -179,6 +201,21 @@ std::map<std::string, std::string> ExampleRun::Published() const {
 Result<std::unique_ptr<Extractor>> MakeExampleExtractor(const ExtractOptions& options) {
   DRAFTMILL_ASSIGN_OR_RETURN(ModelDescription model, DescribeModel(options.model_folder, options.layers));
   return std::unique_ptr<Extractor>(std::make_unique<ExampleExtractor>(std::move(model)));
+}
+
+Result<std::unique_ptr<Extractor>> MakeIdleExtractor(const ExtractOptions& options) {
+  DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<Extractor> of, MakeExampleExtractor(options));
+  return std::unique_ptr<Extractor>(std::make_unique<IdleExtractor>(std::move(of)));
+}
+
+Status CountingExtractor::ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
+                                       const std::function<bool()>& should_stop) {
+  const auto count = [&](BatchStates states) -> Status {
+    if (computed_.size() >= stop_after_) return Cancelled("stopped on request");
+    computed_.emplace_back(states.chunk, states.batch);
+    return emit(std::move(states));
+  };
+  return of_->ExtractBlock(request, count, should_stop);
 }
 
 }  // namespace draftmill

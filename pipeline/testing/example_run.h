@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "pipeline/run/run.h"
 #include "stages/extract/extractor.h"
@@ -37,6 +39,8 @@ class ExampleRun {
 
   /// Every published file with its bytes, by its path in the work folder.
   std::map<std::string, std::string> Published() const;
+  /// Replaces a part of pipeline.yaml; the part must be there.
+  void EditPipeline(const std::string& part, const std::string& replacement) const;
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path work() const { return folder_ / "work"; }
@@ -53,5 +57,27 @@ class ExampleRun {
 /// An engine whose states follow from the ids alone, without torch and at once. Every eighth conversation (sample_id 5,
 /// 13, ...) comes out refused, as the real engine refuses NaN.
 Result<std::unique_ptr<Extractor>> MakeExampleExtractor(const ExtractOptions& options);
+
+/// The same engine where nothing is to be computed: it fails when it is asked for a block.
+Result<std::unique_ptr<Extractor>> MakeIdleExtractor(const ExtractOptions& options);
+
+/// The same engine, which notes the batches it computes and may be stopped.
+class CountingExtractor final : public Extractor {
+ public:
+  /// Adds (chunk, batch) of each batch to `computed`; stops as on request once it holds `stop_after` of them.
+  CountingExtractor(std::unique_ptr<Extractor> of, std::vector<std::pair<std::int32_t, std::int32_t>>& computed,
+                    std::size_t stop_after)
+      : of_(std::move(of)), computed_(computed), stop_after_(stop_after) {}
+  Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
+                      const std::function<bool()>& should_stop) override;
+  const ModelDescription& model() const override { return of_->model(); }
+  std::string numerics_environment() const override { return of_->numerics_environment(); }
+  std::string weights_digest() const override { return of_->weights_digest(); }
+
+ private:
+  const std::unique_ptr<Extractor> of_;
+  std::vector<std::pair<std::int32_t, std::int32_t>>& computed_;
+  const std::size_t stop_after_;
+};
 
 }  // namespace draftmill

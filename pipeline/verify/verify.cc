@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "base/shell_word.h"
 #include "formats/corpus_chunk.h"
 #include "formats/manifest.h"
 #include "formats/shard_reader.h"
@@ -18,7 +17,6 @@
 #include "stages/ingest/ingested_rows.h"
 #include "stages/vocab_map/vocab_files.h"
 #include "state/consistency.h"
-#include "state/fingerprint.h"
 
 namespace draftmill {
 namespace {
@@ -28,6 +26,8 @@ struct ExpectedFile {
   std::int64_t bytes = 0;
   std::string digest;
 };
+
+using ExpectedFiles = std::map<std::string, ExpectedFile>;
 
 /// Whether a file is there that this process may not read, or a folder with such a file.
 bool IsForbidden(const std::string& path) {
@@ -188,6 +188,11 @@ class Verifier {
     std::sort(samples.begin(), samples.end(),
               [](const SampleRecord& a, const SampleRecord& b) { return a.position < b.position; });
     for (const ShardRecord& shard : shards) {
+      if (shard.state == ShardState::kDiscarded) {
+        ++report_.discarded_shards;
+        discarded_[shard.file] = {shard.bytes, shard.digest};
+        continue;
+      }
       if (shard.state != ShardState::kPublished) {
         ++report_.unfinished_shards;
         if (!shard.file.empty()) known_files_.insert(shard.file);
@@ -388,15 +393,23 @@ class Verifier {
     std::vector<PublishedFile> listed = manifest.vocab;
     for (const ManifestEntry& entry : manifest.corpus) listed.push_back(entry.file);
     for (const ManifestEntry& entry : manifest.shards) listed.push_back(entry.file);
+    std::vector<PublishedFile> discarded;
+    for (const ManifestEntry& entry : manifest.discarded_shards) discarded.push_back(entry.file);
+    std::string fault = ListFault(listed, expected_, "published");
+    return fault.empty() ? ListFault(discarded, discarded_, "discarded") : fault;
+  }
+
+  static std::string ListFault(const std::vector<PublishedFile>& listed, const ExpectedFiles& recorded,
+                               const std::string& what) {
     for (const PublishedFile& file : listed) {
-      const auto row = expected_.find(file.path);
-      if (row == expected_.end()) return "it lists " + file.path + ", which is not published";
+      const auto row = recorded.find(file.path);
+      if (row == recorded.end()) return "it lists " + file.path + ", which is not " + what;
       if (row->second.bytes != file.bytes || row->second.digest != ToHex(file.digest)) {
         return "what it says of " + file.path + " is not what is recorded or found";
       }
     }
-    if (listed.size() == expected_.size()) return {};
-    return "it lists " + std::to_string(listed.size()) + " files, published are " + std::to_string(expected_.size());
+    if (listed.size() == recorded.size()) return {};
+    return "it lists " + std::to_string(listed.size()) + " files, " + what + " are " + std::to_string(recorded.size());
   }
 
   void FindUnknownFiles() {
@@ -421,9 +434,14 @@ class Verifier {
     for (const FileInfo& entry : *entries) {
       const std::string file = JoinPath(folder, entry.name);
       if (expected_.contains(file) || known_files_.contains(file)) continue;
-      report_.notes.push_back(file + (file.ends_with(".partial") ? ": not complete; the next run goes on with it"
-                                                                 : ": no row speaks of it; the next run decides"));
+      report_.notes.push_back(file + UnknownNote(file));
     }
+  }
+
+  std::string UnknownNote(const std::string& file) const {
+    if (discarded_.contains(file)) return ": recorded as discarded; the next run deletes it";
+    if (file.ends_with(".partial")) return ": not complete; the next run goes on with it";
+    return ": no row speaks of it; the next run decides";
   }
 
   FileSystem& files_;
@@ -437,31 +455,19 @@ class Verifier {
   bool vocab_is_done_ = false;
   std::vector<std::int64_t> token_freq_;
   std::optional<std::vector<std::int64_t>> frequencies_;  ///< of the corpus, while all of it is known
-  std::map<std::string, ExpectedFile> expected_;          ///< published files by their path
+  ExpectedFiles expected_;                                ///< published files by their path
+  ExpectedFiles discarded_;                               ///< what files that were deleted on purpose had been
   std::set<std::string> known_files_;                     ///< of shards that wait to be replaced
 };
 
 }  // namespace
 
-std::string_view VerifyTargetName(VerifyTarget target) {
-  switch (target) {
-    case VerifyTarget::kIngestedChunk: return "ingested chunk";
-    case VerifyTarget::kCorpusChunk: return "corpus chunk";
-    case VerifyTarget::kBatches: return "batches";
-    case VerifyTarget::kShard: return "shard";
-    case VerifyTarget::kVocab: return "vocabulary map";
-    case VerifyTarget::kManifest: return "manifest";
-    case VerifyTarget::kIngested: return "ingested rows";
-    case VerifyTarget::kState: return "state database";
-    case VerifyTarget::kRunFile: return "description of the run";
-  }
-  return "file";
-}
-
 Result<std::int64_t> BytesToVerify(FileSystem& files, StateReader& state, const std::string& work_folder) {
   std::int64_t bytes = 0;
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
   for (const ChunkRecord& chunk : chunks) bytes += chunk.bytes + chunk.corpus_bytes + chunk.published_bytes;
+  DRAFTMILL_ASSIGN_OR_RETURN(const ShardStateCount discarded, state.DiscardedShards());
+  bytes -= discarded.bytes;
   DRAFTMILL_ASSIGN_OR_RETURN(
       sqlite::Statement recorded,
       state.connection().Prepare("SELECT name FROM facts WHERE name GLOB 'digest.*' AND value <> ''"));
@@ -476,113 +482,6 @@ Result<std::int64_t> BytesToVerify(FileSystem& files, StateReader& state, const 
 Result<VerifyReport> VerifyWork(FileSystem& files, StateReader& state, const std::string& work_folder,
                                 const VerifyOptions& options) {
   return Verifier(files, state, work_folder, options).Run();
-}
-
-namespace {
-
-bool HasStateFault(const VerifyReport& report) {
-  return std::any_of(report.faults.begin(), report.faults.end(),
-                     [](const VerifyFault& fault) { return fault.target == VerifyTarget::kState; });
-}
-
-}  // namespace
-
-Status MarkDamage(FileSystem& files, const std::string& work_folder, StateWriter& state, const VerifyReport& report) {
-  if (HasStateFault(report)) return OkStatus();  // it will be made anew from the files
-  const auto is_marked = [](const VerifyFault& fault) { return fault.no_repair.empty() && !fault.is_forbidden; };
-  if (std::none_of(report.faults.begin(), report.faults.end(), is_marked)) return OkStatus();
-  DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files, work_folder));
-  for (const VerifyFault& fault : report.faults) {
-    if (!is_marked(fault)) continue;
-    switch (fault.target) {
-      case VerifyTarget::kIngestedChunk: state.MarkIngestedDamaged(fault.chunk); break;
-      case VerifyTarget::kCorpusChunk: state.MarkCorpusDamaged(fault.chunk); break;
-      case VerifyTarget::kBatches: state.MarkBatchesDamaged(fault.chunk, fault.batches); break;
-      case VerifyTarget::kShard: state.MarkShardDamaged(fault.chunk, fault.shard); break;
-      case VerifyTarget::kVocab: state.SetStageState("vocab_map", StageState::kStale); break;
-      case VerifyTarget::kIngested: state.SetStageState("ingest", StageState::kStale); break;
-      case VerifyTarget::kManifest:
-      case VerifyTarget::kState:
-      case VerifyTarget::kRunFile: break;  // the next run writes what is not as it should be
-    }
-  }
-  return state.Flush();
-}
-
-Status CheckSourcesOfFaults(FileSystem& files, StateReader& state, const std::string& config_folder,
-                            VerifyReport& report) {
-  const auto is_of_ingest = [](const VerifyFault& fault) {
-    return fault.target == VerifyTarget::kIngested || fault.target == VerifyTarget::kIngestedChunk;
-  };
-  if (std::none_of(report.faults.begin(), report.faults.end(), is_of_ingest)) return OkStatus();
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SourceRecord> sources, state.Sources());
-  std::string reason;
-  for (const SourceRecord& source : sources) {
-    const std::string path = source.path.starts_with('/') ? source.path : JoinPath(config_folder, source.path);
-    const Result<FileDigest> found = HashFile(files, path);
-    if (found.ok() && ToHex(found->hash) == source.content_hash) continue;
-    reason = found.ok() ? "its source " + path + " has another content now" : found.status().message();
-    break;
-  }
-  for (VerifyFault& fault : report.faults) {
-    if (is_of_ingest(fault)) fault.no_repair = reason;
-  }
-  return OkStatus();
-}
-
-std::string VerifyAdvice(const VerifyReport& report, const std::string& target, bool is_marked) {
-  if (report.ok()) return {};
-  const std::string named = ShellWord(target);
-  const std::string run = "`draftmill run " + named + "`";
-  if (HasStateFault(report)) {
-    return "state.db contradicts itself, so nothing was marked by it. The files are not touched by this: `draftmill " +
-           ("state " + named) + " rebuild` moves it aside and makes it again from them, then " + run +
-           " keeps what is whole and right and makes the rest again.";
-  }
-  for (const VerifyFault& fault : report.faults) {
-    if (!fault.is_forbidden) continue;
-    return fault.file +
-           " may not be read by this user, so nothing is known of it, and it was not marked as damaged. Give the "
-           "user who runs draftmill the right to it, then verify again" +
-           (report.faults.size() > 1 ? "; other faults are listed above" : "");
-  }
-  for (const VerifyFault& fault : report.faults) {
-    if (fault.no_repair.empty()) continue;
-    return fault.file + " cannot be made again: " + fault.no_repair +
-           ". What was made of it stands and stays usable. Put the source back as it was, or restore the file from a "
-           "backup, "
-           "then verify again" +
-           (report.faults.size() > 1 ? "; other faults are listed above" : "");
-  }
-  if (is_marked)
-    return "What is damaged is marked as work: " + run + " makes it again. Everything else is as it was recorded.";
-  const std::string mark = "Everything else is as it was recorded. `draftmill verify " + named +
-                           " --repair` marks what is damaged as work, then " + run + " makes it again.";
-  return report.deep ? mark : mark + " `--deep` reads every byte and says which samples are affected.";
-}
-
-json::Value VerifyReportJson(const VerifyReport& report) {
-  json::Array faults;
-  for (const VerifyFault& fault : report.faults) {
-    json::Object object{{"target", VerifyTargetName(fault.target)}, {"file", fault.file}, {"message", fault.message}};
-    if (fault.chunk >= 0) object.emplace_back("chunk", fault.chunk);
-    if (fault.shard >= 0) object.emplace_back("shard", fault.shard);
-    json::Array batches;
-    for (const std::int64_t batch : fault.batches) batches.emplace_back(batch);
-    if (!batches.empty()) object.emplace_back("batches", std::move(batches));
-    if (!fault.no_repair.empty()) object.emplace_back("no_repair", fault.no_repair);
-    if (fault.is_forbidden) object.emplace_back("forbidden", true);
-    faults.emplace_back(std::move(object));
-  }
-  json::Array notes;
-  for (const std::string& note : report.notes) notes.emplace_back(note);
-  return json::Object{{"ok", report.ok()},
-                      {"deep", report.deep},
-                      {"files", report.files},
-                      {"bytes", report.bytes},
-                      {"unfinished_shards", report.unfinished_shards},
-                      {"faults", std::move(faults)},
-                      {"notes", std::move(notes)}};
 }
 
 }  // namespace draftmill

@@ -55,6 +55,7 @@ struct VerifyReport {
   std::int64_t files = 0;              ///< looked at
   std::int64_t bytes = 0;              ///< of those files
   std::int64_t unfinished_shards = 0;  ///< planned, damaged or stale in the database: work for the next run, no fault
+  std::int64_t discarded_shards = 0;   ///< deleted on purpose after their publication: no fault, and not to be checked
   std::vector<VerifyFault> faults;
   std::vector<std::string> notes;  ///< files that no row speaks of: a run adopts or removes them
 

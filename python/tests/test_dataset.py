@@ -128,6 +128,12 @@ def test_unknown_versions_and_forms_are_refused_by_name(work: Path, truth: Truth
         Dataset(work).get(4)
 
 
+def test_a_run_that_discarded_its_shards_is_refused(work: Path) -> None:
+    write_manifest(work, [], discarded_shards=[{"path": "shards/000000/c000000-s000.safetensors"}])
+    with pytest.raises(FormatError, match=r"write\.discard_after_publish.*no data set"):
+        Dataset(work)
+
+
 def test_a_later_manifest_is_refused(work: Path) -> None:
     write_manifest(work, [], format_version=2)
     with pytest.raises(FormatError, match="version 1"):

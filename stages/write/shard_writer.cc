@@ -317,6 +317,13 @@ Result<PublishedShard> AdoptShard(FileSystem& file_system, const std::string& wo
   return Describe(layout, *source.chunk, tail, sample_state, std::move(batches));
 }
 
+Status DiscardShard(FileSystem& file_system, const std::string& work_folder, const std::string& file) {
+  const std::string path = JoinPath(work_folder, file);
+  if (!file_system.Exists(path)) return OkStatus();
+  DRAFTMILL_RETURN_IF_ERROR(file_system.Remove(path));
+  return file_system.SyncFolder(ParentPath(path));
+}
+
 Status ReopenShard(FileSystem& file_system, const std::string& work_folder, std::int32_t chunk, std::int64_t shard) {
   const std::string path = JoinPath(work_folder, ShardPath(chunk, shard));
   if (!file_system.Exists(path)) return OkStatus();

@@ -110,6 +110,9 @@ class ShardWriter {
 /// write, and every checksum must hold. kCorrupt says what differs; such a file is removed and made anew.
 Result<PublishedShard> AdoptShard(FileSystem& file_system, const std::string& work_folder, const ShardSource& source);
 
+/// Deletes a published shard's file durably; success where there is none. Its row must say so before.
+Status DiscardShard(FileSystem& file_system, const std::string& work_folder, const std::string& file);
+
 /// Makes a published shard with damaged batches a partial one again, so that Open can keep its good batches. The
 /// shard's row and the manifest must be gone before. Success where it was done already.
 Status ReopenShard(FileSystem& file_system, const std::string& work_folder, std::int32_t chunk, std::int64_t shard);

@@ -194,6 +194,11 @@ class Dataset:
                 f"{path}: {manifest.get('format')!r} of version {manifest.get('format_version')!r}; this package reads "
                 "'draftmill.manifest' of version 1"
             )
+        if discarded := len(manifest.get("discarded_shards", ())):
+            raise FormatError(
+                f"{path}: {discarded} shards were deleted after their publication (write.discard_after_publish): this work "
+                "folder is a benchmark's and no data set"
+            )
         self._shard_paths: list[str] = [shard["path"] for shard in manifest["shards"]]
         self._good: list[int] = [shard["samples"] - shard["quarantined"] for shard in manifest["shards"]]
         self._shards_of: list[list[int]] = []  # by chunk, the indices of its shards

@@ -197,7 +197,7 @@ def check_full(place, gpus):
         pipeline = pipeline.replace(old, new)
     place.run("roomy", pipeline=pipeline)
     hold = ("import sys, torch\nkept = []\nsize = 1 << 34\nwhile size >= 1 << 20:\n    try:\n        kept.append(torch.empty(size, dtype=torch.uint8, device='cuda'))\n"
-            "    except torch.OutOfMemoryError:\n        size //= 2\nprint('full', flush=True)\nsys.stdin.read()")
+            "    except RuntimeError:\n        size //= 2\nprint('full', flush=True)\nsys.stdin.read()")
     process = place.begin("full", pipeline=pipeline, CUDA_VISIBLE_DEVICES="0")
     await_shard(place, "full", process, 1)
     process.send_signal(signal.SIGSTOP)

@@ -66,7 +66,8 @@ int Measure(const ExtractBenchRequest& request, bool as_json) {
   if (!report->decisions.empty()) PrintData(report->decisions);
   PrintRate("states to nowhere", report->nowhere, *report);
   if (report->disk_bytes > 0)
-    PrintData(fmt::format("{:<24} {:>26.3f} GB/s", "the disk alone", report->disk_bytes * 1e-9));
+    PrintData(fmt::format("{:<24} {:>26.3f} GB/s, {:.3f} after", "the disk alone", report->disk_bytes * 1e-9,
+                          report->disk_bytes_after * 1e-9));
   if (report->to_disk.seconds > 0) PrintRate("states to shards", report->to_disk, *report);
   return kExitComplete;
 }

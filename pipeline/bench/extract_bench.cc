@@ -30,7 +30,7 @@ namespace {
 /// Rows of a chunk that is drawn once and computed again and again: enough for batches to differ.
 constexpr std::int64_t kSamples = 2048;
 constexpr std::int64_t kShardBytes = std::int64_t{4} << 30;
-constexpr int kWarmBlocks = 2;
+constexpr int kWarmBlocks = 3;
 /// As of a run whose limits.memory is 8 GiB.
 constexpr std::int64_t kQueueBytes = std::int64_t{1} << 30;
 
@@ -188,12 +188,16 @@ Result<ExtractRate> MeasureEngine(Bench& bench, double seconds, const std::funct
     return std::optional(blocks.Next());
   };
   const auto emit = [&](BatchStates states) {
-    rate.tokens += bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
+    const std::int64_t tokens = bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
+    rate.tokens += tokens;
+    rate.tokens_by_span.resize(static_cast<std::size_t>((Now() - begin) / kRateSpanSeconds) + 1);
+    rate.tokens_by_span.back() += tokens;
     rate.flops += FlopsOf(*bench.flops, bench.chunk, bench.plan, states.batch);
     return take(std::move(states));
   };
   DRAFTMILL_RETURN_IF_ERROR(bench.extractor->ExtractBlocks(next, emit, {}));
   rate.seconds = Now() - begin;
+  if (!rate.tokens_by_span.empty()) rate.tokens_by_span.pop_back();  // the last one is not whole
   rate.processor_seconds = ProcessorSeconds() - processor_begin;
   return rate;
 }
@@ -273,6 +277,10 @@ json::Value RateFacts(const ExtractRate& rate, const ExtractBenchReport& report)
                      {"flops_per_second", rate.flops_per_second()}};
   if (report.product_flops() > 0)
     facts.emplace_back("share_of_products", rate.flops_per_second() / report.product_flops());
+  json::Array spans;
+  for (const std::int64_t tokens : rate.tokens_by_span)
+    spans.emplace_back(static_cast<double>(tokens) / kRateSpanSeconds);
+  facts.emplace_back("tokens_per_second_by_span", std::move(spans));
   return facts;
 }
 
@@ -296,6 +304,7 @@ Result<ExtractBenchReport> MeasureExtract(const ExtractBenchRequest& request,
     DRAFTMILL_ASSIGN_OR_RETURN(report.disk_bytes, MeasureDisk(RealFileSystem(), request.work_folder, {}));
     progress("the engine, states to shards in " + request.work_folder);
     DRAFTMILL_ASSIGN_OR_RETURN(report.to_disk, MeasureToDisk(bench));
+    DRAFTMILL_ASSIGN_OR_RETURN(report.disk_bytes_after, MeasureDisk(RealFileSystem(), request.work_folder, {}));
   }
   progress("products, after");
   DRAFTMILL_RETURN_IF_ERROR(MeasureProducts(bench.request, report.product_flops_after, report));
@@ -317,7 +326,10 @@ json::Value ExtractBenchFacts(const ExtractBenchReport& report) {
     facts.emplace_back("to_host_bytes_per_second", report.to_host_bytes);
   }
   facts.emplace_back("to_nowhere", RateFacts(report.nowhere, report));
-  if (report.disk_bytes > 0) facts.emplace_back("disk_bytes_per_second", report.disk_bytes);
+  if (report.disk_bytes > 0) {
+    facts.emplace_back("disk_bytes_per_second", report.disk_bytes);
+    facts.emplace_back("disk_bytes_per_second_after", report.disk_bytes_after);
+  }
   if (report.to_disk.seconds > 0) facts.emplace_back("to_disk", RateFacts(report.to_disk, report));
   return facts;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -29,12 +30,16 @@ struct ExtractBenchRequest {
   std::string work_folder;        ///< where shards are written, and deleted once published; empty: to nowhere only
 };
 
+inline constexpr double kRateSpanSeconds = 15;
+
 /// One measurement of the engine.
 struct ExtractRate {
   double seconds = 0;
   std::int64_t tokens = 0;
   double processor_seconds = 0;  ///< of all threads of the program
   double flops = 0;              ///< of linear layers and causal attention, all in all
+  /// Tokens that came in each whole span of kRateSpanSeconds: whether the rate holds.
+  std::vector<std::int64_t> tokens_by_span;
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
   double flops_per_second() const { return seconds > 0 ? flops / seconds : 0; }
 };
@@ -51,7 +56,8 @@ struct ExtractBenchReport {
   double product_flops_after = 0;
   double to_host_bytes = 0;  ///< per second
   double state_bytes_per_token = 0;
-  double disk_bytes = 0;  ///< per second, of the disk alone; 0 where no folder was named
+  double disk_bytes = 0;        ///< per second, of the disk alone; 0 where no folder was named
+  double disk_bytes_after = 0;  ///< the same, after the engine has written to it
   ExtractRate nowhere;
   ExtractRate to_disk;  ///< seconds 0 where no folder was named
 

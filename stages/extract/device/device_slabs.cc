@@ -49,6 +49,28 @@ Result<std::shared_ptr<Slab>> SlabPool::Acquire(std::int64_t bytes, const std::a
   return slab;
 }
 
+void SlabPool::MakeAhead(std::int64_t bytes, std::size_t count) {
+  std::vector<std::shared_ptr<Slab>> small;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (const std::shared_ptr<Slab>& each : slabs_) {
+      if (each->held_) continue;
+      if (each->memory_.count() < bytes) {
+        small.push_back(each);
+      } else if (count > 0) {
+        --count;
+      }
+    }
+  }
+  // Nobody but this thread takes one that is free.
+  for (std::size_t i = 0; i < std::min(count, small.size()); ++i) {
+    small[i]->memory_ = {};
+    Result<cuda::PinnedBuffer<std::byte>> memory = cuda::PinnedBuffer<std::byte>::Make(bytes);
+    if (!memory.ok()) return;
+    small[i]->memory_ = std::move(*memory);
+  }
+}
+
 Result<std::shared_ptr<Slab>> SlabPool::AcquireMade(std::int64_t bytes, std::size_t needed,
                                                     const std::atomic<bool>& stop) {
   {

@@ -34,6 +34,10 @@ class SlabPool {
   /// Waits for one of the slabs that are there. kOutOfMemory where fewer than `needed` are of that size.
   Result<std::shared_ptr<Slab>> AcquireMade(std::int64_t bytes, std::size_t needed, const std::atomic<bool>& stop);
 
+  /// Sees to it that `count` slabs of that size are free or can be taken without being made, as far as it may; Acquire says
+  /// what the host refuses. For the moment in which the GPU has work.
+  void MakeAhead(std::int64_t bytes, std::size_t count);
+
   /// What the slabs and the pool share.
   struct Shared {
     std::mutex mutex;

@@ -70,7 +70,10 @@ void DeviceWorker::Begin(DeviceJob job) {
   if (failure_.ok() && stop_) return Fail(job, 0, Cancelled("stopped on request"));
   if (!failure_.ok()) return Fail(job, 0, failure_);
   Result<UnderWay> started = Guarded([&] { return Start(job); });
-  if (started.ok()) return under_way_.push_back(std::move(*started));
+  if (started.ok()) {
+    under_way_.push_back(std::move(*started));
+    return MakeSlabsAhead();
+  }
   const Status status = DescribeDeviceFault(options_.name, started.status());
   if (status.code() == StatusCode::kDevice) failure_ = status;
   // States are handed out in order: what was begun before comes first.
@@ -138,6 +141,19 @@ Status DeviceWorker::TakeSlabs(UnderWay& under_way) {
     under_way.block.host_states[static_cast<std::size_t>(place)] = reinterpret_cast<Bf16*>(states.data());
   }
   return OkStatus();
+}
+
+/// The GPU has work now: pinning memory takes as long as computing a good part of a batch.
+void DeviceWorker::MakeSlabsAhead() {
+  std::size_t wanted = 0;
+  std::int64_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (jobs_.empty()) return;
+    wanted = jobs_.front().wanted.size();
+    bytes = 2 * jobs_.front().room.batch_tokens * options_.state_width;
+  }
+  slabs_.MakeAhead(bytes, wanted);
 }
 
 void DeviceWorker::FinishOldest() {

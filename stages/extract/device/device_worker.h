@@ -81,6 +81,7 @@ class DeviceWorker {
   Status Reserve(const DeviceRoom& room);
   Result<UnderWay> Pack(const DeviceJob& job);
   Status TakeSlabs(UnderWay& under_way);
+  void MakeSlabsAhead();
   void FinishOldest();
   Result<BatchStates> Finish(UnderWay& under_way, std::size_t wanted);
   Result<std::vector<std::int64_t>> BadSamples(UnderWay& under_way, std::int64_t place);

@@ -378,6 +378,7 @@ void Evaluator::WriteRun(std::string_view bytes, Provenance tag) {
   }
   tag = tag.OwnedBy(owner_);
   if (generation_ > 0) tag = tag.WithGeneration();
+  if (IsOfEarlierMessage(tag)) tag = tag.InLaterMessage();
   output_.push_back({bytes.data(), static_cast<std::uint32_t>(bytes.size()), tag});
 }
 

@@ -88,6 +88,10 @@ class Evaluator {
     output_limit_ = wanted < limits_.output_bytes ? wanted : limits_.output_bytes;
   }
 
+  /// Says which message the text of each slot belongs to, for the renderings to come; `slots` must outlive them. Without it
+  /// no text counts as written in a later message's iteration.
+  void SetFieldSlots(std::span<const FieldSlot> slots) { slots_ = slots; }
+
   /// Renders. `variables` holds the value of each NameId of the template, undefined where there is none. The runs stay
   /// valid until the arena is rewound or the next rendering.
   Status Render(const ParsedTemplate& parsed, std::span<const Value> variables, const DateTime& now);
@@ -273,6 +277,11 @@ class Evaluator {
   Value NewText(std::string_view bytes) { return TextOf(arena_, {arena_.CopyBytes(bytes), bytes.size()}, Literal()); }
   Value ConstantText(std::string_view bytes) { return TextOf(arena_, bytes, Literal()); }
   Provenance Literal() const { return Provenance::Literal(owner_); }
+  bool IsOfEarlierMessage(Provenance tag) const {
+    if (!tag.is_field() || tag.slot() >= slots_.size()) return false;
+    const std::int32_t message = slots_[tag.slot()].message;
+    return message != Provenance::kNoMessage && message < owner_;
+  }
   bool FitsText(std::size_t bytes);
 
   Limits limits_;
@@ -283,6 +292,7 @@ class Evaluator {
   int depth_ = 0;
   const ParsedTemplate* parsed_ = nullptr;
   DateTime now_;
+  std::span<const FieldSlot> slots_;
   std::vector<Value> root_;  ///< by NameId: the context, and what is set outside every inner scope
   std::vector<Binding> bindings_;
   std::vector<Frame> frames_;  ///< the first one stands for root_

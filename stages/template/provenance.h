@@ -2,7 +2,8 @@
 //
 // A run is either *field* text, which came out of the row (a message's content, a tool call, the list of tools), or
 // *literal* text, which the template or its configuration wrote. Literal text belongs to the message in whose loop
-// iteration it was written, if there is one. Both kinds know whether they were written inside {% generation %}.
+// iteration it was written, if there is one. Both kinds know whether they were written inside {% generation %}. Field text
+// also knows whether it was written in the iteration of a later message than its own.
 // Plain values; safe from any thread.
 #pragma once
 
@@ -30,12 +31,13 @@ struct FieldSlot {
   bool has_text = false;  ///< whether any text stands in it that is not white space
 };
 
-/// A tag of four bytes: bit 31 generation block, bit 30 field; the rest is the slot, or the owner plus one.
+/// A tag of four bytes: bit 31 generation block, bit 30 field, bit 29 field in a later message's iteration; the rest is the
+/// slot, or the owner plus one.
 class Provenance {
  public:
   static constexpr std::int32_t kNoMessage = -1;
   /// Larger numbers do not fit in a tag; conversations are refused long before.
-  static constexpr std::uint32_t kMaximumIndex = (1U << 30) - 2;
+  static constexpr std::uint32_t kMaximumIndex = (1U << 29) - 2;
 
   /// Literal text that belongs to no message yet.
   constexpr Provenance() = default;
@@ -50,7 +52,12 @@ class Provenance {
   /// The message that literal text belongs to, or kNoMessage; only for literal text.
   constexpr std::int32_t owner() const { return static_cast<std::int32_t>(bits_ & kIndexMask) - 1; }
 
+  /// Whether field text was written while the template iterated over a later message than the field's.
+  constexpr bool in_later_message() const { return is_field() && (bits_ & kLaterBit) != 0; }
+
   constexpr Provenance WithGeneration() const { return Provenance(bits_ | kGenerationBit); }
+  /// Only for field text.
+  constexpr Provenance InLaterMessage() const { return Provenance(bits_ | kLaterBit); }
   /// Literal text without an owner gets this one; everything else stays.
   constexpr Provenance OwnedBy(std::int32_t message) const {
     if ((bits_ & ~kGenerationBit) != 0) return *this;
@@ -62,7 +69,8 @@ class Provenance {
  private:
   static constexpr std::uint32_t kGenerationBit = 1U << 31;
   static constexpr std::uint32_t kFieldBit = 1U << 30;
-  static constexpr std::uint32_t kIndexMask = kFieldBit - 1;
+  static constexpr std::uint32_t kLaterBit = 1U << 29;
+  static constexpr std::uint32_t kIndexMask = kLaterBit - 1;
 
   explicit constexpr Provenance(std::uint32_t bits) : bits_(bits) {}
 

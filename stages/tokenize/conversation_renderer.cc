@@ -178,6 +178,7 @@ Status ConversationRenderer::Load(const json::Value& conversation, Scratch& scra
     scratch.messages_.push_back(LoadMessage(message, index++, scratch));
   }
   if (arena.over_budget()) return InvalidInput("the conversation is too large to be rendered");
+  scratch.evaluator_.SetFieldSlots(scratch.slots_);
   scratch.evaluator_.SetRowBytes(SizeOf(conversation) + configured_bytes_);
   scratch.loaded_ = arena.mark();
   return OkStatus();

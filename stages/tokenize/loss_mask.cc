@@ -148,17 +148,22 @@ class MaskBuilder {
   LossMaskResult& result_;
 };
 
-/// The pieces of each turn, in one pass over the runs.
+/// The pieces of each turn, in one pass over the runs. What a later message shows again of a turn, such as the called
+/// function's name beside its result, is no part of it: the model has no say in it. Text that stands nowhere but in a later
+/// message's iteration is the turn's all the same: templates hold text back, or join messages of one role.
 std::vector<std::vector<Piece>> PiecesOfTurns(const RenderedText& rendered, const std::vector<FieldSlot>& slots,
                                               std::size_t messages, std::span<const SupervisedTurn> turns) {
   std::vector<std::int32_t> turn_of(messages, -1);
   for (std::size_t i = 0; i < turns.size(); ++i)
     turn_of[static_cast<std::size_t>(turns[i].message)] = static_cast<std::int32_t>(i);
   std::vector<std::vector<Piece>> pieces(turns.size());
+  std::vector<bool> is_shown(slots.size(), false);
   std::int64_t begin = 0;
   for (const jinja::TextRun& run : rendered.runs) {
     const std::int32_t message = MessageOfRun(run.tag, slots);
-    if (message >= 0 && static_cast<std::size_t>(message) < messages &&
+    const bool is_shown_again = run.tag.in_later_message() && is_shown[run.tag.slot()];
+    if (run.tag.is_field() && !run.tag.in_later_message()) is_shown[run.tag.slot()] = true;
+    if (!is_shown_again && message >= 0 && static_cast<std::size_t>(message) < messages &&
         turn_of[static_cast<std::size_t>(message)] >= 0) {
       pieces[static_cast<std::size_t>(turn_of[static_cast<std::size_t>(message)])].push_back({begin, run.end, run.tag});
     }

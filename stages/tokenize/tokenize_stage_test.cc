@@ -82,6 +82,11 @@ constexpr std::string_view kTwoTurns =
     R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bc"},
         {"role": "user", "content": "d"}, {"role": "assistant", "content": "ef"}]})";
 
+constexpr std::string_view kToolRow =
+    R"({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "tool_calls": [{"type": "function", "function": {"name": "find", "arguments": {}}}]},
+        {"role": "tool", "content": "c"}, {"role": "assistant", "content": "d"}]})";
+
 TEST(TokenizeStageTest, SupervisesAnswersThroughTheirStopToken) {
   EXPECT_EQ(Stage(kChatMl).Supervised(kTwoTurns), "bc<|im_end|>|ef<|im_end|>");
   TokenizeOptions last;
@@ -98,6 +103,47 @@ TEST(TokenizeStageTest, TheNextRolesTokenStopsATurnThatHasNone) {
   const TokenizeReport report = stage.Report();
   EXPECT_EQ(report.turns_stopped_by_next, 1);
   EXPECT_EQ(report.turns_without_stop, 1);
+}
+
+/// Templates that name the called function again where its result stands.
+TEST(TokenizeStageTest, WhatALaterMessageShowsAgainIsNotTheTurns) {
+  TokenizeOptions options;
+  options.stop_tokens = {"<|im_end|>"};  // none is written: the turn ends with its last text
+  Stage stage(
+      "{% for m in messages %}{{ '[' + m.role + ']' }}{{ m.content }}{% for c in m.tool_calls or [] %}!{{ "
+      "c.function.name }}"
+      "{% endfor %}{% if m.role == 'tool' %} from {{ messages[loop.index0 - 1].tool_calls[0].function.name }}{% endif "
+      "%}"
+      "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+      options);
+  EXPECT_EQ(stage.Supervised(kToolRow), "b!find|d");
+}
+
+/// Templates that write results inside the assistant's iteration and go on with its answer after them.
+TEST(TokenizeStageTest, AnAnswerAfterTheResultsInsideItsTurnIsTheTurns) {
+  TokenizeOptions options;
+  options.stop_tokens = {"<|im_end|>"};
+  Stage stage(
+      "{% for m in messages %}{% if m.role != 'tool' %}{{ '[' + m.role + ']' }}{% for c in m.tool_calls or [] %}!{{ "
+      "c.function.name }}{% for k in range(loop.index, 4) %}{% set r = messages[k + 1] %}{% if r and r.role == 'tool' "
+      "%}"
+      "({{ c.function.name }}: {{ r.content }}){% endif %}{% endfor %}{% endfor %}{{ m.content }}{% endif %}{% endfor "
+      "%}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}",
+      options);
+  EXPECT_EQ(stage.Supervised(kToolRow), "!find|b|d");
+}
+
+/// Templates that write an answer only when the next message comes, or join answers.
+TEST(TokenizeStageTest, TextThatIsHeldBackIsTheTurnsAllTheSame) {
+  TokenizeOptions options;
+  options.stop_tokens = {"<|im_end|>"};
+  Stage stage(
+      "{% set ns = namespace(held='') %}{% for m in messages %}{% if m.role == 'assistant' %}{% set ns.held = "
+      "m.content %}"
+      "{% else %}{{ ns.held }}{% set ns.held = '' %}<{{ m.content }}>{% endif %}{% endfor %}{{ ns.held }}",
+      options);
+  EXPECT_EQ(stage.Supervised(kTwoTurns), "bc|ef");
 }
 
 TEST(TokenizeStageTest, WhatAUserWritesMovesNothing) {

@@ -30,6 +30,15 @@ __global__ void EmbedKernel(EmbedRowsArgs args) {
   }
 }
 
+// ---- integers ------------------------------------------------------------------------------------------------------
+
+__global__ void CopyIntegersKernel(CopyIntegersArgs args) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < args.count; i += step) {
+    args.to[i] = args.from[i];
+  }
+}
+
 // ---- residual, norm and capture ------------------------------------------------------------------------------------
 
 /// What one thread holds of its row: kPacks times eight values, a block's width apart.
@@ -364,6 +373,13 @@ Status EmbedRows(const EmbedRowsArgs& args, cudaStream_t stream) {
     EmbedKernel<false><<<rows, threads, 0, stream>>>(args);
   }
   return CheckLaunch("EmbedRows");
+}
+
+Status CopyIntegers(const CopyIntegersArgs& args, cudaStream_t stream) {
+  if (args.count <= 0) return OkStatus();
+  constexpr unsigned kMostBlocks = 256;
+  CopyIntegersKernel<<<std::min(CeilDiv(args.count, kThreads), kMostBlocks), kThreads, 0, stream>>>(args);
+  return CheckLaunch("CopyIntegers");
 }
 
 Status AddNorm(const AddNormArgs& given, cudaStream_t stream) {

@@ -38,6 +38,15 @@ struct EmbedRowsArgs {
   float scale = 1.0F;
 };
 
+/// to[i] = from[i]. Either may be pinned host memory, which the kernel reaches over the link by itself: a copy of the
+/// runtime would wait until a layer's weights or a batch's states, gigabytes on the same way, are through. The host sees
+/// what was written once an event after it has come.
+struct CopyIntegersArgs {
+  const std::int32_t* from = nullptr;  ///< [count]
+  std::int32_t* to = nullptr;          ///< [count]
+  std::int64_t count = 0;
+};
+
 /// residual += branch; capture = residual; out = RMSNorm(residual) * weight. Parts whose pointer is null are left out.
 struct AddNormArgs {
   Bf16* residual = nullptr;              ///< [rows, cols], in place
@@ -124,6 +133,7 @@ struct MarkNonFiniteArgs {
 };
 
 Status EmbedRows(const EmbedRowsArgs& args, cudaStream_t stream);
+Status CopyIntegers(const CopyIntegersArgs& args, cudaStream_t stream);
 Status AddNorm(const AddNormArgs& args, cudaStream_t stream);
 Status RotateHeads(const RotateHeadsArgs& args, cudaStream_t stream);
 Status AssembleLatent(const AssembleLatentArgs& args, cudaStream_t stream);
@@ -134,6 +144,7 @@ Status MarkNonFinite(const MarkNonFiniteArgs& args, cudaStream_t stream);
 namespace reference {
 
 void EmbedRows(const EmbedRowsArgs& args);
+void CopyIntegers(const CopyIntegersArgs& args);
 void AddNorm(const AddNormArgs& args);
 void RotateHeads(const RotateHeadsArgs& args);
 void AssembleLatent(const AssembleLatentArgs& args);

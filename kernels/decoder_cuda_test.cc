@@ -83,6 +83,20 @@ TEST_F(DecoderCudaTest, AddNorm) {
   }
 }
 
+TEST_F(DecoderCudaTest, CopyIntegersBetweenHostAndDevice) {
+  for (const std::int64_t count : {1, 127, 129, 300001}) {
+    const std::vector<std::int32_t> values = random_.Integers(count, 1 << 30);
+    auto there = cuda::PinnedBuffer<std::int32_t>::Make(count).value();
+    auto back = cuda::PinnedBuffer<std::int32_t>::Make(count).value();
+    reference::CopyIntegers({values.data(), there.data(), count});
+    auto device = ToDevice(std::vector<std::int32_t>(static_cast<std::size_t>(count), -7));
+    Finish(cuda::CopyIntegers({there.data(), device.data(), count}, nullptr));
+    EXPECT_EQ(device.Download().value(), values);
+    Finish(cuda::CopyIntegers({device.data(), back.data(), count}, nullptr));
+    EXPECT_EQ(std::vector<std::int32_t>(back.data(), back.data() + count), values);
+  }
+}
+
 /// Latent norms read the leading values of longer rows and leave them alone.
 TEST_F(DecoderCudaTest, AddNormOfPartsOfRows) {
   for (const auto& [cols, stride] :

@@ -70,6 +70,8 @@ void EmbedRows(const EmbedRowsArgs& args) {
   }
 }
 
+void CopyIntegers(const CopyIntegersArgs& args) { std::copy_n(args.from, args.count, args.to); }
+
 void AddNorm(const AddNormArgs& args) {
   std::vector<float> x(static_cast<std::size_t>(args.cols));
   std::vector<float> branch(x.size());

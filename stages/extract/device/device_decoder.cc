@@ -247,11 +247,9 @@ class LayerMajorDecoder : public DeviceDecoder {
         Check(cudaMemsetAsync(slot.bad.data(), 0,
                               count * static_cast<std::size_t>(room_.samples) * sizeof(std::int32_t), compute_.get()),
               "cudaMemsetAsync"));
-    DRAFTMILL_RETURN_IF_ERROR(
-        Check(cudaMemcpyAsync(slot.indices.data(), slot.host_indices.data(),
-                              count * static_cast<std::size_t>(layout.total) * sizeof(std::int32_t),
-                              cudaMemcpyHostToDevice, compute_.get()),
-              "copy of token ids"));
+    DRAFTMILL_RETURN_IF_ERROR(cuda::CopyIntegers(
+        {slot.host_indices.data(), slot.indices.data(), static_cast<std::int64_t>(count) * layout.total},
+        compute_.get()));
     return places;
   }
 

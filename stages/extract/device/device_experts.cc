@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/decoder_cuda.h"
 #include "kernels/expand_cuda.h"
 #include "kernels/experts_cuda.h"
 #include "stages/extract/device/device_products.h"
@@ -181,10 +182,8 @@ Status DeviceExperts::Route(const MlpBranchArgs& args, cudaStream_t stream) {
 Status DeviceExperts::PlanSlots(std::int64_t rows, cudaStream_t stream) {
   DRAFTMILL_RETURN_IF_ERROR(cuda::PlanSlots(
       {chosen_.data(), slots_.data(), first_slot_.data(), scratch_.data(), rows, moe().top_k, moe().experts}, stream));
-  DRAFTMILL_RETURN_IF_ERROR(Check(cudaMemcpyAsync(host_first_slot_.data(), first_slot_.data(),
-                                                  static_cast<std::size_t>(moe().experts + 1) * sizeof(std::int32_t),
-                                                  cudaMemcpyDeviceToHost, stream),
-                                  "copy of the experts' rows"));
+  DRAFTMILL_RETURN_IF_ERROR(
+      cuda::CopyIntegers({first_slot_.data(), host_first_slot_.data(), moe().experts + 1}, stream));
   return Check(cudaEventRecord(planned_.get(), stream), "cudaEventRecord");
 }
 
@@ -245,10 +244,7 @@ Status DeviceExperts::SendRowEnds(bool packed, cudaStream_t stream) {
       host_row_ends_.data()[first + i] = static_cast<std::int32_t>(RowsOf(first, i + 1));
     }
   }
-  return Check(
-      cudaMemcpyAsync(row_ends_.data(), host_row_ends_.data(),
-                      static_cast<std::size_t>(moe().experts) * sizeof(std::int32_t), cudaMemcpyHostToDevice, stream),
-      "copy of where experts' rows end");
+  return cuda::CopyIntegers({host_row_ends_.data(), row_ends_.data(), moe().experts}, stream);
 }
 
 Status DeviceExperts::RunGroup(const DeviceLayer& layer, std::int64_t first, std::int64_t count, DeviceGatedMlp& mlp,

@@ -12,6 +12,23 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
+/// The strings of a JSON text that passes by: brackets and commas in them structure nothing.
+class JsonStrings {
+ public:
+  /// Whether the character belongs to a string, its quotes included.
+  bool Takes(char c) {
+    if (!is_inside_) return is_inside_ = c == '"';
+    const bool is_end = c == '"' && !is_escaped_;
+    is_escaped_ = c == '\\' && !is_escaped_;
+    is_inside_ = !is_end;
+    return true;
+  }
+
+ private:
+  bool is_inside_ = false;
+  bool is_escaped_ = false;
+};
+
 }  // namespace
 
 RowReader::RowReader(std::unique_ptr<ByteStream> stream, FileLayout layout, std::int64_t max_row_bytes)
@@ -173,24 +190,13 @@ Result<bool> RowReader::RestAfterList(RawRow& row) {
 
 /// Moves to the ',' or ']' that ends an element of the file's list, or to the end of the file.
 Status RowReader::ScanElement() {
-  bool in_string = false;
-  bool escaped = false;
+  JsonStrings strings;
   std::int64_t depth = 0;
   while (true) {
     for (; at_ < buffer_.size(); ++at_) {
       const char c = buffer_[at_];
-      if (in_string) {
-        if (escaped) {
-          escaped = false;
-        } else if (c == '\\') {
-          escaped = true;
-        } else if (c == '"') {
-          in_string = false;
-        }
-        continue;
-      }
+      if (strings.Takes(c)) continue;
       if (depth == 0 && (c == ',' || c == ']')) return OkStatus();
-      if (c == '"') in_string = true;
       if (c == '{' || c == '[') ++depth;
       if ((c == '}' || c == ']') && depth > 0) --depth;
     }
@@ -216,24 +222,13 @@ Result<bool> RowReader::NextObject(RawRow& row) {
 
 /// Moves behind the '}' that closes the object at at_, or to the end of the file.
 Status RowReader::ScanObject() {
-  bool in_string = false;
-  bool escaped = false;
+  JsonStrings strings;
   std::int64_t depth = 0;
   while (true) {
     for (; at_ < buffer_.size(); ++at_) {
       const char c = buffer_[at_];
       if (c == '\n') ++line_;
-      if (in_string) {
-        if (escaped) {
-          escaped = false;
-        } else if (c == '\\') {
-          escaped = true;
-        } else if (c == '"') {
-          in_string = false;
-        }
-        continue;
-      }
-      if (c == '"') in_string = true;
+      if (strings.Takes(c)) continue;
       if (c == '{' || c == '[') ++depth;
       if ((c == '}' || c == ']') && --depth == 0) {
         ++at_;

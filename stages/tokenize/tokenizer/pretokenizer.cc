@@ -40,19 +40,13 @@ class LiteralSplitter final : public PieceSplitter {
       : literal_(std::move(literal)), behavior_(behavior), invert_(invert) {}
 
   Status Split(std::string_view text, Piece within, std::vector<Piece>& pieces) const override {
-    std::vector<SplitPart> parts;
+    MatchedStretch stretch(within, invert_);
     const std::string_view view = text.substr(0, within.end);
-    std::uint32_t done = within.begin;
-    for (std::size_t found = FindSubstring(view, literal_, done); found != std::string_view::npos;
-         found = FindSubstring(view, literal_, done)) {
-      const auto begin = static_cast<std::uint32_t>(found);
-      const auto end = static_cast<std::uint32_t>(found + literal_.size());
-      if (done < begin) parts.push_back({{done, begin}, invert_});
-      parts.push_back({{begin, end}, !invert_});
-      done = end;
+    for (std::size_t found = FindSubstring(view, literal_, within.begin); found != std::string_view::npos;
+         found = FindSubstring(view, literal_, found + literal_.size())) {
+      stretch.AddMatch(static_cast<std::uint32_t>(found), static_cast<std::uint32_t>(found + literal_.size()));
     }
-    if (done < within.end) parts.push_back({{done, within.end}, invert_});
-    ApplySplitBehavior(parts, behavior_, pieces);
+    stretch.Split(behavior_, pieces);
     return OkStatus();
   }
 
@@ -153,6 +147,17 @@ class StandInSplitter final : public PieceSplitter {
 };
 
 }  // namespace
+
+void MatchedStretch::AddMatch(std::uint32_t begin, std::uint32_t end) {
+  if (done_ < begin) parts_.push_back({{done_, begin}, invert_});
+  parts_.push_back({{begin, end}, !invert_});
+  done_ = end;
+}
+
+void MatchedStretch::Split(SplitBehavior behavior, std::vector<Piece>& pieces) {
+  if (done_ < end_) parts_.push_back({{done_, end_}, invert_});
+  ApplySplitBehavior(parts_, behavior, pieces);
+}
 
 void ApplySplitBehavior(const std::vector<SplitPart>& parts, SplitBehavior behavior, std::vector<Piece>& pieces) {
   switch (behavior) {

@@ -28,6 +28,22 @@ struct SplitPart {
 /// Turns matches and the text between them into pieces. Empty parts are dropped.
 void ApplySplitBehavior(const std::vector<SplitPart>& parts, SplitBehavior behavior, std::vector<Piece>& pieces);
 
+/// Makes pieces of a stretch from the matches of a pattern in it, ascending; `invert` takes the text between them for the
+/// matches.
+class MatchedStretch {
+ public:
+  MatchedStretch(Piece within, bool invert) : done_(within.begin), end_(within.end), invert_(invert) {}
+  void AddMatch(std::uint32_t begin, std::uint32_t end);
+  /// Only once, when all matches are added.
+  void Split(SplitBehavior behavior, std::vector<Piece>& pieces);
+
+ private:
+  std::vector<SplitPart> parts_;
+  std::uint32_t done_;
+  const std::uint32_t end_;
+  const bool invert_;
+};
+
 /// Where Metaspace puts its replacement character before text.
 enum class PrependScheme : std::uint8_t { kAlways, kFirst, kNever };
 

@@ -12,18 +12,12 @@ class RegexSplitter final : public PieceSplitter {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   Status Split(std::string_view text, Piece within, std::vector<Piece>& pieces) const override {
-    std::vector<SplitPart> parts;
-    std::uint32_t done = within.begin;
-    const std::string_view stretch = text.substr(within.begin, within.end - within.begin);
-    DRAFTMILL_RETURN_IF_ERROR(pattern_.FindAll(stretch, [&](std::uint32_t begin, std::uint32_t end) {
-      begin += within.begin;
-      end += within.begin;
-      if (done < begin) parts.push_back({{done, begin}, invert_});
-      parts.push_back({{begin, end}, !invert_});
-      done = end;
+    MatchedStretch stretch(within, invert_);
+    const std::string_view view = text.substr(within.begin, within.end - within.begin);
+    DRAFTMILL_RETURN_IF_ERROR(pattern_.FindAll(view, [&](std::uint32_t begin, std::uint32_t end) {
+      stretch.AddMatch(within.begin + begin, within.begin + end);
     }));
-    if (done < within.end) parts.push_back({{done, within.end}, invert_});
-    ApplySplitBehavior(parts, behavior_, pieces);
+    stretch.Split(behavior_, pieces);
     return OkStatus();
   }
 

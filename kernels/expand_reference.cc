@@ -1,11 +1,11 @@
 // The values of expand_cuda.cu from tables of the formats, in plain loops.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "kernels/expand_cuda.h"
+#include "kernels/small_floats.h"
 
 namespace draftmill::cuda::reference {
 namespace {
@@ -30,21 +30,10 @@ float RoundToHalf(float value) {
   return std::abs(rounded) > 65504.0F ? std::copysign(std::numeric_limits<float>::infinity(), value) : rounded;
 }
 
-float E4m3(std::uint32_t bits) {
-  const std::uint32_t exponent = (bits >> 3) & 0xfU;
-  const std::uint32_t mantissa = bits & 0x7U;
-  if (exponent == 0xf && mantissa == 0x7) return std::numeric_limits<float>::quiet_NaN();
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), static_cast<int>(exponent) - 10);
-  return (bits & 0x80U) != 0 ? -magnitude : magnitude;
-}
-
 float Code(const ExpandMatrixArgs& args, const std::byte* row, std::int64_t column) {
-  constexpr std::array<float, 16> kE2m1 = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
-                                           -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
-  if (args.kind == ExpandKind::kFp8) return E4m3(std::to_integer<std::uint32_t>(row[column]));
+  if (args.kind == ExpandKind::kFp8) return ValueOfE4m3(std::to_integer<std::uint32_t>(row[column]));
   const auto nibble = (std::to_integer<std::uint32_t>(row[column / 2]) >> (4 * (column % 2))) & 0xfU;
-  return args.kind == ExpandKind::kMxfp4 ? kE2m1[nibble] : static_cast<float>(nibble) - 8.0F;
+  return args.kind == ExpandKind::kMxfp4 ? kE2m1Values[nibble] : static_cast<float>(nibble) - 8.0F;
 }
 
 float Scale(const ExpandMatrixArgs& args, const std::byte* scales, std::int64_t index) {

@@ -12,30 +12,20 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/small_floats.h"
+
 namespace draftmill {
 namespace {
 
 constexpr int kNibbles = 16;
-constexpr std::array<float, kNibbles> kE2m1 = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
-                                               -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
-
 constexpr std::array<float, kNibbles> kInt4 = {-8.0F, -7.0F, -6.0F, -5.0F, -4.0F, -3.0F, -2.0F, -1.0F,
                                                0.0F,  1.0F,  2.0F,  3.0F,  4.0F,  5.0F,  6.0F,  7.0F};
 /// Below it no product of a code (448 at most) with a scale is infinite.
 constexpr float kLargestPlainScale = 0x1p118F;
 
-float ComputeE4m3(std::uint32_t bits) {
-  const std::uint32_t exponent = (bits >> 3) & 0xfU;
-  const std::uint32_t mantissa = bits & 0x7U;
-  if (exponent == 0xf && mantissa == 0x7) return std::numeric_limits<float>::quiet_NaN();
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), static_cast<int>(exponent) - 10);
-  return (bits & 0x80U) != 0 ? -magnitude : magnitude;
-}
-
 std::array<float, 256> MakeE4m3Table() {
   std::array<float, 256> table{};
-  for (std::uint32_t bits = 0; bits < table.size(); ++bits) table[bits] = ComputeE4m3(bits);
+  for (std::uint32_t bits = 0; bits < table.size(); ++bits) table[bits] = ValueOfE4m3(bits);
   return table;
 }
 
@@ -260,7 +250,7 @@ void ExpandMxfp4(const std::byte* values, const std::uint8_t* scales, std::int64
   // 255 is NaN in the standard; transformers' power of two is infinite there. Either way the layer's states show it.
   const auto fill = [scales](std::int64_t index, Products& products) {
     const float scale = std::ldexp(1.0F, static_cast<int>(scales[index]) - 127);
-    Multiply(kE2m1, scale, products);
+    Multiply(kE2m1Values, scale, products);
     return scale;
   };
   ExpandNibbles(values, group, column, count, out, fill, [](float value, W& element) { Assign(value, element); });

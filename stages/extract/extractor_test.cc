@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stages/extract/model/test_checkpoint.h"
@@ -83,6 +84,37 @@ class ExtractorTest : public ::testing::Test {
     return all;
   }
 
+  void ExpectTheSameOfAnyThreads() {
+    const auto one = Extract(options_);
+    for (const int threads : {2, 4}) {
+      options_.threads = threads;
+      const auto other = Extract(options_);
+      for (const auto& [batch, states] : one)
+        EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
+    }
+  }
+
+  /// Each batch asked for alone comes out, and nothing else, with the bits that it has in its whole block.
+  void ExpectTheSameOfEachBatchAlone() {
+    const auto whole = Extract(options_);
+    const auto extractor = Extractor::Create(options_).value();
+    for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+      BlockRequest request = Request(static_cast<std::int64_t>(block));
+      for (const std::int64_t batch : std::exchange(request.batches, {})) {
+        request.batches = {batch};
+        std::vector<BatchStates> emitted;
+        const auto take = [&emitted](BatchStates states) {
+          emitted.push_back(std::move(states));
+          return OkStatus();
+        };
+        ASSERT_TRUE(extractor->ExtractBlock(request, take, {}).ok());
+        ASSERT_EQ(emitted.size(), 1U);
+        EXPECT_EQ(emitted[0].batch, batch);
+        EXPECT_EQ(emitted[0].hidden_states, whole.at(emitted[0].batch).hidden_states);
+      }
+    }
+  }
+
   BlockRequest Request(std::int64_t block) const {
     BlockRequest request{&chunk_, &plan_, block, {}};
     const PlanRange range = plan_.blocks[static_cast<std::size_t>(block)];
@@ -116,73 +148,19 @@ TEST_F(ExtractorTest, IdentityTravelsWithTheStates) {
   }
 }
 
-TEST_F(ExtractorTest, AnyNumberOfThreadsGivesTheSameBits) {
-  const auto one = Extract(options_);
-  for (const int threads : {2, 4}) {
-    options_.threads = threads;
-    const auto other = Extract(options_);
-    for (const auto& [batch, states] : one)
-      EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
-  }
-}
+TEST_F(ExtractorTest, AnyNumberOfThreadsGivesTheSameBits) { ExpectTheSameOfAnyThreads(); }
 
-TEST_F(ExtractorTest, APartOfABlockGivesTheSameBits) {
-  const auto whole = Extract(options_);
-  auto extractor = Extractor::Create(options_).value();
-  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-    for (const std::int64_t batch : Request(static_cast<std::int64_t>(block)).batches) {
-      BlockRequest request = Request(static_cast<std::int64_t>(block));
-      request.batches = {batch};
-      ASSERT_TRUE(extractor
-                      ->ExtractBlock(request,
-                                     [&](BatchStates states) {
-                                       EXPECT_EQ(states.batch, batch);
-                                       EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
-                                       return OkStatus();
-                                     },
-                                     {})
-                      .ok());
-    }
-  }
-}
+TEST_F(ExtractorTest, APartOfABlockGivesTheSameBits) { ExpectTheSameOfEachBatchAlone(); }
 
 class ExpertExtractorTest : public ExtractorTest {
  protected:
   ExpertExtractorTest() : ExtractorTest(SmallDeepseek()) {}
 };
 
-TEST_F(ExpertExtractorTest, AnyNumberOfThreadsGivesTheSameBits) {
-  const auto one = Extract(options_);
-  for (const int threads : {2, 4}) {
-    options_.threads = threads;
-    const auto other = Extract(options_);
-    for (const auto& [batch, states] : one)
-      EXPECT_EQ(other.at(batch).hidden_states, states.hidden_states) << threads << " threads, batch " << batch;
-  }
-}
+TEST_F(ExpertExtractorTest, AnyNumberOfThreadsGivesTheSameBits) { ExpectTheSameOfAnyThreads(); }
 
 /// Experts take rows of the whole block, so the batches that nobody asked for are computed all the same.
-TEST_F(ExpertExtractorTest, APartOfABlockGivesTheSameBits) {
-  const auto whole = Extract(options_);
-  auto extractor = Extractor::Create(options_).value();
-  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-    for (const std::int64_t batch : Request(static_cast<std::int64_t>(block)).batches) {
-      BlockRequest request = Request(static_cast<std::int64_t>(block));
-      request.batches = {batch};
-      int emitted = 0;
-      ASSERT_TRUE(extractor
-                      ->ExtractBlock(request,
-                                     [&](BatchStates states) {
-                                       EXPECT_EQ(states.hidden_states, whole.at(states.batch).hidden_states);
-                                       ++emitted;
-                                       return OkStatus();
-                                     },
-                                     {})
-                      .ok());
-      EXPECT_EQ(emitted, 1);
-    }
-  }
-}
+TEST_F(ExpertExtractorTest, APartOfABlockGivesTheSameBits) { ExpectTheSameOfEachBatchAlone(); }
 
 TEST_F(ExtractorTest, EveryBatchCarriesItsOwnCheck) {
   const auto all = Extract(options_);

@@ -39,7 +39,7 @@ TEST(DeviceBranchMemoryTest, ExpertsTakeARowForEachChoice) {
   // Latents, q, k, kv and the result of attention.
   EXPECT_EQ(BatchRowBytes(kimi), 2 * (1536 + 576 + 1536 + 2 * 12288 + 16384 + 8192));
   // A piece of the widest MLP, or of experts taken together; the router in three parts.
-  EXPECT_EQ(FixedBranchBytes(kimi), 2 * 32768 * (3 * 18432 + 2 * 2048 + 7168) + 2 * 3 * 384 * 7168);
+  EXPECT_EQ(FixedBranchBytes(kimi), std::int64_t{2} * 32768 * (3 * 18432 + 2 * 2048 + 7168) + 2 * 3 * 384 * 7168);
 }
 
 TEST(DeviceBranchMemoryTest, PackedExpertsAreExpandedAFewAtATime) {

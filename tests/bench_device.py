@@ -24,6 +24,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
+from kept_states import kept_states
+
 ROOT = Path(__file__).resolve().parent.parent
 BATCH = 8
 MEAN_TOKENS = 1856
@@ -35,27 +37,6 @@ def lengths(count):
     generator = random.Random(3)
     drawn = (math.exp(generator.normalvariate(math.log(MEAN_TOKENS) - 0.125, 0.75)) for _ in range(count))
     return [min(max(int(length), 16), MAX_TOKENS) for length in drawn]
-
-
-def kept_states(model, input_ids, attention_mask):
-    kept = {}
-    layers = model.model.layers
-    count = len(layers)
-    hooks = [
-        layers[index].register_forward_pre_hook(
-            lambda module, arguments, keywords, index=index: kept.__setitem__(
-                index, arguments[0] if arguments else keywords["hidden_states"]),
-            with_kwargs=True)
-        for index in (2, count // 2, count - 3)
-    ]
-    hooks.append(model.model.norm.register_forward_pre_hook(lambda module, arguments: kept.__setitem__(count, arguments[0])))
-    try:
-        with torch.inference_mode():
-            model.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.stack([kept[index] for index in sorted(kept)], dim=2)
 
 
 def run_batches(model, samples, folder):

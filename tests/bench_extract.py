@@ -30,6 +30,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from kept_states import kept_states
 from work_folder import WorkFolder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,30 +57,6 @@ def conversations(count):
             rows.append([{"role": roles[turn["from"]], "content": turn["value"]} for turn in row["conversations"]])
     step = max(1, len(rows) // count)
     return rows[::step][:count]
-
-
-def kept_states(model, input_ids, attention_mask=None):
-    """The four states that draftmill keeps: x_2, x_15, x_27 and x_30 before the final norm."""
-    kept = {}
-    layers = model.model.layers
-    count = len(layers)
-    hooks = [
-        layers[index].register_forward_pre_hook(
-            lambda module, arguments, keywords, index=index: kept.__setitem__(
-                index, arguments[0] if arguments else keywords["hidden_states"]
-            ),
-            with_kwargs=True,
-        )
-        for index in (2, count // 2, count - 3)
-    ]
-    hooks.append(model.model.norm.register_forward_pre_hook(lambda module, arguments: kept.__setitem__(count, arguments[0])))
-    try:
-        with torch.inference_mode():
-            model.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.stack([kept[index] for index in sorted(kept)], dim=-2)
 
 
 def measure_single(model, sequences, folder):

@@ -21,7 +21,7 @@
 #include "exports/selection.h"
 #include "formats/final_norm.h"
 #include "formats/manifest.h"
-#include "stages/records.h"
+#include "formats/records.h"
 #include "stages/vocab_map/vocab_map.h"
 #include "state/file_system.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "formats/published_file.h"
-#include "stages/records.h"
+#include "formats/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {
@@ -45,7 +45,7 @@ struct CorpusChunkSizes {
 Result<CorpusChunkSizes> ReadCorpusChunkSizes(FileSystem& file_system, const std::string& work_folder,
                                               std::int32_t chunk);
 
-/// What a TokenizedChunk promises (stages/records.h) about lengths, order, mask and hashes; kCorrupt names the sample.
+/// What a TokenizedChunk promises (formats/records.h) about lengths, order, mask and hashes; kCorrupt names the sample.
 Status CheckTokenizedChunk(const TokenizedChunk& chunk);
 
 }  // namespace draftmill

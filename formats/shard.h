@@ -22,10 +22,10 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "formats/chunk_plan.h"
+#include "formats/records.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_file.h"
-#include "stages/extract/plan.h"
-#include "stages/records.h"
 
 namespace draftmill {
 

@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "formats/chunk_plan.h"
 #include "formats/shard.h"
 #include "formats/tokenized_chunk_example.h"
-#include "stages/extract/plan.h"
 
 namespace draftmill {
 

@@ -16,9 +16,9 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "formats/records.h"
 #include "formats/shard.h"
 #include "formats/tensor_file.h"
-#include "stages/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

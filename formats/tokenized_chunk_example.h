@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "stages/records.h"
+#include "formats/records.h"
 
 namespace draftmill {
 

@@ -1,7 +1,7 @@
 // What every stage declares about itself, and the register of all stages.
 //
-// A stage is a folder under stages/ with `<name>_spec.cc` that holds its StageSpec, and code that knows neither TBB nor
-// SQLite. docs/adding_a_stage.md lists the steps. A stage whose spec is missing does not link (the pipeline names it).
+// A stage is a folder under stages/ with `<name>_spec.cc` that holds its StageSpec, and code that knows neither the flow
+// graph nor SQLite. docs/adding_a_stage.md lists the steps. A stage whose spec is missing does not link (the pipeline names it).
 #pragma once
 
 #include <string>

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/records.h"
 #include "pipeline/flow/credit_ledger.h"
 #include "pipeline/flow/writer_pace.h"
 #include "stages/extract/extractor.h"
 #include "stages/extract/plan.h"
-#include "stages/records.h"
 #include "stages/tokenize/tokenize_report.h"
 
 namespace draftmill {

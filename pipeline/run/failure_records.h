@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "stages/records.h"
+#include "formats/records.h"
 #include "state/state_records.h"
 
 namespace draftmill {

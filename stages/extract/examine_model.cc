@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "formats/records.h"
 #include "formats/safetensors.h"
 #include "kernels/bfloat16.h"
 #include "stages/extract/plan.h"
-#include "stages/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

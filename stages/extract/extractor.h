@@ -13,10 +13,10 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "formats/records.h"
 #include "stages/extract/plan.h"
 #include "stages/extract/self_check.h"
 #include "stages/extract/state_memory.h"
-#include "stages/records.h"
 
 namespace draftmill {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "formats/records.h"
 #include "formats/safetensors.h"
 #include "stages/extract/memory/auto_sizes.h"
 #include "stages/extract/plan.h"
-#include "stages/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

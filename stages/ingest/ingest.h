@@ -26,10 +26,10 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "formats/records.h"
 #include "stages/ingest/ingested_rows.h"
 #include "stages/ingest/source_files.h"
 #include "stages/parameter.h"
-#include "stages/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

@@ -15,7 +15,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "stages/records.h"
+#include "formats/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "stages/records.h"
+#include "formats/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

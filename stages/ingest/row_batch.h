@@ -9,9 +9,9 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "formats/records.h"
 #include "stages/ingest/conversation.h"
 #include "stages/ingest/row_reader.h"
-#include "stages/records.h"
 
 namespace draftmill {
 

@@ -22,7 +22,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "stages/records.h"
+#include "formats/records.h"
 #include "stages/tokenize/conversation_renderer.h"
 #include "stages/tokenize/loss_mask.h"
 #include "stages/tokenize/model_text_files.h"

@@ -22,7 +22,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "stages/records.h"
+#include "formats/records.h"
 
 namespace draftmill {
 

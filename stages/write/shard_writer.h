@@ -26,10 +26,10 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "formats/published_file.h"
+#include "formats/records.h"
 #include "formats/shard.h"
 #include "stages/extract/extractor.h"
 #include "stages/extract/plan.h"
-#include "stages/records.h"
 #include "state/file_system.h"
 
 namespace draftmill {

@@ -1,4 +1,4 @@
-#include "stages/records.h"
+#include "formats/records.h"
 
 #include <bit>
 #include <span>

@@ -56,7 +56,6 @@ class ExportSource {
   std::int32_t num_layers() const { return num_layers_; }
   std::int64_t hidden_size() const { return hidden_size_; }
   std::int64_t vocab_rows() const { return vocab_rows_; }
-  std::int64_t token_bytes() const { return static_cast<std::int64_t>(layers_.size()) * hidden_size_ * 2; }
   const std::string& extract_fingerprint() const { return extract_fingerprint_; }
   const VocabMap& vocab() const { return vocab_; }
   /// Nothing where the run kept none, as runs of an earlier draftmill.

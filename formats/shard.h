@@ -76,10 +76,6 @@ struct ShardLayout {
   std::int64_t states_offset() const { return header.header.data_start(); }
   std::int64_t tail_offset() const { return states_offset() + tokens() * token_bytes; }
   std::int64_t tail_bytes() const { return file_bytes() - tail_offset(); }
-  /// Where a sample's states begin; its size is its tokens times token_bytes.
-  std::int64_t SampleOffset(std::int64_t sample) const {
-    return states_offset() + cu_seqlens[static_cast<std::size_t>(sample)] * token_bytes;
-  }
   /// Where a tensor of the tail begins. The name must be one of a shard's tensors.
   std::int64_t TensorOffset(std::string_view name) const;
 };

@@ -1,5 +1,4 @@
 // The part of write_operations.h that makes work of what was done.
-#include <array>
 #include <vector>
 
 #include "state/write_operations.h"
@@ -26,17 +25,6 @@ constexpr std::string_view kNothingDone =
     "extracted_batches = 0, extracted_samples = 0, extracted_tokens = 0, extracted_bytes = 0, quarantined = 0, "
     "published_shards = 0, published_samples = 0, published_tokens = 0, published_bytes = 0";
 constexpr std::string_view kNoPlan = "plan_hash = '', batches = 0, shards = 0, ";
-
-constexpr std::string_view kForgetTokenization = R"(
-  UPDATE chunks
-  SET tokenized = 0, samples = 0, tokens = 0, supervised_tokens = 0, tokenize_failed = 0, corpus_digest = '',
-      corpus_bytes = 0, tokenize_report = '{}')";
-
-constexpr std::string_view kMarkStaleFrom = R"(
-  UPDATE stages
-  SET state = iif(state = 'pending', 'pending', 'stale'), reported_done = 0, changed_ms = ?2
-  WHERE stage = ?1
-     OR (?1 <> 'vocab_map' AND position > (SELECT position FROM stages WHERE stage = ?1)))";
 
 /// Nothing is left of such a shard that could be replaced.
 constexpr std::string_view kPlanDiscardedShards = R"(
@@ -112,16 +100,6 @@ Status MarkUndone(sqlite::Connection& db, std::initializer_list<std::string_view
   return OkStatus();
 }
 
-Status DropAllIngested(sqlite::Connection& db) {
-  return RunAll(db, {"DELETE FROM sources", "DELETE FROM conversations", "DELETE FROM chunks", "DELETE FROM samples",
-                     "DELETE FROM plans", "DELETE FROM batches", "DELETE FROM shards", "DELETE FROM failures"});
-}
-
-Status DropAllTokenized(sqlite::Connection& db) {
-  DRAFTMILL_RETURN_IF_ERROR(DropAllExtraction(db));
-  return RunAll(db, {kForgetTokenization, "DELETE FROM failures WHERE stage = 'tokenize'"});
-}
-
 }  // namespace
 
 Status DropExtraction(sqlite::Connection& db, std::int64_t chunk) {
@@ -130,12 +108,6 @@ Status DropExtraction(sqlite::Connection& db, std::int64_t chunk) {
                                          "DELETE FROM batches WHERE chunk = ?", "DELETE FROM shards WHERE chunk = ?",
                                          "DELETE FROM failures WHERE chunk = ? AND stage IN ('extract', 'write')"}));
   return db.Run(Joined({"UPDATE chunks SET ", kNoPlan, kNothingDone, " WHERE chunk = ?"}), chunk);
-}
-
-Status DropAllExtraction(sqlite::Connection& db) {
-  return RunAll(db, {"DELETE FROM samples", "DELETE FROM plans", "DELETE FROM batches", "DELETE FROM shards",
-                     "DELETE FROM failures WHERE stage IN ('extract', 'write')",
-                     Joined({"UPDATE chunks SET ", kNoPlan, kNothingDone})});
 }
 
 Status RedoAllExtraction(sqlite::Connection& db) {
@@ -181,21 +153,6 @@ Status DropChunksFrom(sqlite::Connection& db, std::int64_t chunks) {
                      {kDropSamplesFromChunk, kDropConversationsFromChunk, "DELETE FROM plans WHERE chunk >= ?",
                       "DELETE FROM batches WHERE chunk >= ?", "DELETE FROM shards WHERE chunk >= ?",
                       "DELETE FROM failures WHERE chunk >= ?", "DELETE FROM chunks WHERE chunk >= ?"});
-}
-
-Status ResetFrom(sqlite::Connection& db, std::string_view stage, std::int64_t now_ms) {
-  if (stage == "ingest") {
-    DRAFTMILL_RETURN_IF_ERROR(DropAllIngested(db));
-  } else if (stage == "tokenize") {
-    DRAFTMILL_RETURN_IF_ERROR(DropAllTokenized(db));
-  } else if (stage == "extract" || stage == "write") {
-    DRAFTMILL_RETURN_IF_ERROR(DropAllExtraction(db));
-  } else if (stage != "vocab_map") {
-    return Internal("there is no reset of stage " + std::string(stage));
-  }
-  // States exist only in shards, so writing again means extracting again; no stage reads the vocabulary map.
-  const std::string_view first = stage == "write" ? "extract" : stage;
-  return db.Run(kMarkStaleFrom, first, now_ms);
 }
 
 Status MarkBatchesDamaged(sqlite::Connection& db, std::int64_t chunk, std::span<const std::int64_t> batches) {

@@ -78,7 +78,6 @@ int OpenFlags(Access access) {
   switch (access) {
     case Access::kReadOnly:
     case Access::kImmutable: return kCommon | SQLITE_OPEN_READONLY;
-    case Access::kReadWrite: return kCommon | SQLITE_OPEN_READWRITE;
     case Access::kCreate: return kCommon | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   }
   return kCommon | SQLITE_OPEN_READONLY;

@@ -37,8 +37,7 @@ inline constexpr std::string_view kDamagedAdvice =
 enum class Access : std::uint8_t {
   kReadOnly,   ///< sees what others commit; never changes the file
   kImmutable,  ///< read-only, and the file is promised not to change: needs no write permission beside it
-  kReadWrite,  ///< the file must exist
-  kCreate,     ///< as kReadWrite, made where it is missing
+  kCreate,     ///< for writing; made where it is missing
 };
 
 /// A compiled statement. Parameters are numbered from 1, columns from 0.

@@ -105,29 +105,6 @@ SourceRecord ToSource(const sqlite::Statement& row) {
           .not_taken = row.Integer(12)};
 }
 
-ConversationRecord ToConversation(const sqlite::Statement& row) {
-  ConversationRecord conversation{.sample_id = row.Integer(0),
-                                  .chunk = row.Integer(1),
-                                  .source = row.Integer(2),
-                                  .row = row.Integer(3),
-                                  .line = row.Integer(4),
-                                  .byte_offset = row.Integer(5),
-                                  .content_hash = {}};
-  const std::span<const std::uint8_t> hash = row.Blob(6);
-  if (hash.size() == conversation.content_hash.bytes.size()) {
-    std::copy(hash.begin(), hash.end(), conversation.content_hash.bytes.begin());
-  }
-  return conversation;
-}
-
-constexpr std::string_view kChunkColumns =
-    R"(
-          SELECT chunk, epoch, first_sample, rows, bytes, ingested_digest, ingested, tokenized, samples, tokens,
-          supervised_tokens, tokenize_failed, corpus_digest, corpus_bytes, plan_hash, batches, shards,
-          extracted_batches, extracted_samples, extracted_tokens, extracted_bytes, quarantined, published_shards,
-          published_samples, published_tokens, published_bytes
-          FROM chunks)";
-
 ChunkRecord ToChunk(const sqlite::Statement& row) {
   return {.chunk = row.Integer(0),
           .epoch = row.Integer(1),
@@ -240,16 +217,6 @@ EventRecord ToEvent(const sqlite::Statement& row) {
           .text = row.Text(4)};
 }
 
-ThroughputRecord ToThroughput(const sqlite::Statement& row) {
-  return {.run = row.Integer(0),
-          .stage = row.Text(1),
-          .at_ms = row.Integer(2),
-          .span_ms = row.Integer(3),
-          .samples = row.Integer(4),
-          .tokens = row.Integer(5),
-          .bytes = row.Integer(6)};
-}
-
 std::string Joined(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += part;
@@ -331,18 +298,6 @@ Result<std::vector<EventRecord>> StateReader::Events(std::int64_t after, std::in
                   after, limit);
 }
 
-Result<std::vector<ThroughputRecord>> StateReader::Throughput(std::string_view stage, std::int64_t limit) {
-  DRAFTMILL_ASSIGN_OR_RETURN(std::vector<ThroughputRecord> points, QueryAll(connection_,
-                                                                            R"(
-          SELECT run, stage, at_ms, span_ms, samples, tokens, bytes
-          FROM throughput
-          WHERE stage = ?
-          ORDER BY at_ms DESC, point DESC LIMIT ?)",
-                                                                            ToThroughput, stage, limit));
-  std::reverse(points.begin(), points.end());
-  return points;
-}
-
 Result<std::vector<SourceRecord>> StateReader::Sources() {
   return QueryAll(connection_,
                   R"(
@@ -354,12 +309,15 @@ Result<std::vector<SourceRecord>> StateReader::Sources() {
 }
 
 Result<std::vector<ChunkRecord>> StateReader::Chunks() {
-  return QueryAll(connection_, Joined({kChunkColumns, " ORDER BY chunk"}), ToChunk);
-}
-
-Result<ChunkRecord> StateReader::Chunk(std::int64_t chunk) {
-  return QueryOne(connection_, Joined({kChunkColumns, " WHERE chunk = ?"}), "chunk " + std::to_string(chunk), ToChunk,
-                  chunk);
+  return QueryAll(connection_,
+                  R"(
+          SELECT chunk, epoch, first_sample, rows, bytes, ingested_digest, ingested, tokenized, samples, tokens,
+          supervised_tokens, tokenize_failed, corpus_digest, corpus_bytes, plan_hash, batches, shards,
+          extracted_batches, extracted_samples, extracted_tokens, extracted_bytes, quarantined, published_shards,
+          published_samples, published_tokens, published_bytes
+          FROM chunks
+          ORDER BY chunk)",
+                  ToChunk);
 }
 
 Result<std::vector<std::uint8_t>> StateReader::Plan(std::int64_t chunk) {
@@ -407,27 +365,6 @@ Result<std::vector<SampleRecord>> StateReader::Samples(std::int64_t chunk) {
                   ToSample, chunk);
 }
 
-Result<std::vector<ConversationRecord>> StateReader::Conversations(std::int64_t chunk) {
-  return QueryAll(connection_,
-                  R"(
-          SELECT sample_id, chunk, source, row, line, byte_offset, content_hash
-          FROM conversations
-          WHERE sample_id >= (SELECT first_sample
-          FROM chunks
-          WHERE chunk = ?1) AND sample_id < (SELECT first_sample + rows
-          FROM chunks
-          WHERE chunk = ?1) AND chunk = ?1
-          ORDER BY sample_id)",
-                  ToConversation, chunk);
-}
-
-Result<ConversationRecord> StateReader::Conversation(std::int64_t sample_id) {
-  return QueryOne(
-      connection_,
-      "SELECT sample_id, chunk, source, row, line, byte_offset, content_hash FROM conversations WHERE sample_id = ?",
-      "sample " + std::to_string(sample_id), ToConversation, sample_id);
-}
-
 Result<std::vector<ShardStateCount>> StateReader::ShardsByState() {
   return QueryAll(connection_, "SELECT state, shards, samples, tokens, bytes FROM shards_by_state",
                   [](const sqlite::Statement& row) {
@@ -458,14 +395,6 @@ Result<std::vector<SamplePlace>> StateReader::FindSample(std::int64_t sample_id)
                                                                        ToPlace, sample_id));
   if (places.empty()) return NotFound("the run has no sample " + std::to_string(sample_id));
   return places;
-}
-
-Result<SamplePlace> StateReader::FindSample(std::int64_t sample_id, std::int64_t variant) {
-  DRAFTMILL_ASSIGN_OR_RETURN(std::vector<SamplePlace> places, FindSample(sample_id));
-  for (SamplePlace& place : places) {
-    if (place.variant == variant) return std::move(place);
-  }
-  return NotFound("sample " + std::to_string(sample_id) + " has no variant " + std::to_string(variant));
 }
 
 Result<std::vector<FailureRecord>> StateReader::Failures(const FailureQuery& query) {

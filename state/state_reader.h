@@ -49,30 +49,23 @@ class StateReader {
   Result<std::optional<std::string>> Fact(std::string_view name);
   /// Events after that number, in order.
   Result<std::vector<EventRecord>> Events(std::int64_t after, std::int64_t limit);
-  /// The last `limit` points of a stage, the oldest first.
-  Result<std::vector<ThroughputRecord>> Throughput(std::string_view stage, std::int64_t limit);
 
   // --- Data ---------------------------------------------------------------------------------------------------------
 
   Result<std::vector<SourceRecord>> Sources();
   Result<std::vector<ChunkRecord>> Chunks();
-  Result<ChunkRecord> Chunk(std::int64_t chunk);
   /// The plan as it was stored; kNotFound where the chunk has none.
   Result<std::vector<std::uint8_t>> Plan(std::int64_t chunk);
   Result<std::vector<BatchRecord>> Batches(std::int64_t chunk);
   Result<std::vector<ShardRecord>> Shards(std::int64_t chunk);
   /// Ascending (sample_id, variant).
   Result<std::vector<SampleRecord>> Samples(std::int64_t chunk);
-  Result<std::vector<ConversationRecord>> Conversations(std::int64_t chunk);
-  Result<ConversationRecord> Conversation(std::int64_t sample_id);
   Result<std::vector<ShardStateCount>> ShardsByState();
   /// The discarded ones among them: all 0 where there are none.
   Result<ShardStateCount> DiscardedShards();
 
   /// Where the samples of a conversation stand, by variant; kNotFound where there is no such conversation.
   Result<std::vector<SamplePlace>> FindSample(std::int64_t sample_id);
-  /// One of them.
-  Result<SamplePlace> FindSample(std::int64_t sample_id, std::int64_t variant);
 
   Result<std::vector<FailureRecord>> Failures(const FailureQuery& query);
   Result<std::vector<FailureCount>> FailuresByReason();

@@ -257,12 +257,6 @@ StateWriter::Ticket StateWriter::RedoDiscardedShards() { return Submit(&operatio
 StateWriter::Ticket StateWriter::RedoAllTokenization() { return Submit(&operations::RedoAllTokenization); }
 StateWriter::Ticket StateWriter::RedoIngest() { return Submit(&operations::RedoIngest); }
 
-StateWriter::Ticket StateWriter::ResetFrom(std::string stage) {
-  return Submit([stage = std::move(stage), now = options_.clock->UnixMs()](auto& db) {
-    return operations::ResetFrom(db, stage, now);
-  });
-}
-
 StateWriter::Ticket StateWriter::MarkBatchesDamaged(std::int64_t chunk, std::vector<std::int64_t> batches) {
   const std::int64_t bytes = BytesOf(batches);
   return Submit(

@@ -111,7 +111,6 @@ class StateWriter {
   Ticket RedoDiscardedShards();
   Ticket RedoAllTokenization();
   Ticket RedoIngest();
-  Ticket ResetFrom(std::string stage);
   Ticket MarkBatchesDamaged(std::int64_t chunk, std::vector<std::int64_t> batches);
   Ticket MarkShardDamaged(std::int64_t chunk, std::int64_t shard);
   Ticket MarkCorpusDamaged(std::int64_t chunk);

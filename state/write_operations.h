@@ -73,8 +73,6 @@ Status PutPublishedShard(sqlite::Connection& db, const PublishedShardRecord& sha
 /// Drops plan, batches, shards and samples of a chunk and its failures of extract and write. Its files are the
 /// caller's, who removes them after this is durable.
 Status DropExtraction(sqlite::Connection& db, std::int64_t chunk);
-/// The same for all chunks.
-Status DropAllExtraction(sqlite::Connection& db);
 /// All batches count as planned and all published shards as stale, under the plans that stand: old files stay until
 /// they are replaced. Discarded shards count as planned.
 Status RedoAllExtraction(sqlite::Connection& db);
@@ -85,10 +83,6 @@ Status RedoAllTokenization(sqlite::Connection& db);
 /// All chunks are to be ingested again; sources, conversations and failures of ingest are dropped, what was made of the
 /// chunks stays until PutChunk brings other content. DropChunksFrom ends it.
 Status RedoIngest(sqlite::Connection& db);
-/// Drops everything that `stage` and the stages after it made, and marks them as stale: for an accepted change.
-/// Changing vocab_map touches no other stage.
-Status ResetFrom(sqlite::Connection& db, std::string_view stage, std::int64_t now_ms);
-
 /// These batches are to be written again; a published shard that holds one becomes damaged.
 Status MarkBatchesDamaged(sqlite::Connection& db, std::int64_t chunk, std::span<const std::int64_t> batches);
 /// All batches of the shard are to be written again (its file is gone or its header is damaged).

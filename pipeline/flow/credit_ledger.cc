@@ -22,11 +22,6 @@ void CreditLedger::Return(std::int64_t bytes) {
   used_bytes_ -= bytes;
 }
 
-std::int64_t CreditLedger::used_bytes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return used_bytes_;
-}
-
 std::int64_t CreditLedger::peak_bytes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return peak_bytes_;

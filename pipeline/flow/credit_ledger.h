@@ -19,8 +19,6 @@ class CreditLedger {
   /// Gives back what TryTake took.
   void Return(std::int64_t bytes);
 
-  std::int64_t budget_bytes() const { return budget_bytes_; }
-  std::int64_t used_bytes() const;
   /// The most that was ever in flight: shown at the end of the run.
   std::int64_t peak_bytes() const;
 

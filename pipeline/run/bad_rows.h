@@ -24,9 +24,6 @@ class BadRowJudge {
   /// After the last chunk.
   Status JudgeEnd() const { return Judge(); }
 
-  std::int64_t rows() const { return rows_; }
-  std::int64_t bad() const { return bad_; }
-
  private:
   static constexpr std::int64_t kMinimumRows = 1000;
 

@@ -48,7 +48,6 @@ class IngestedChunkText {
 
   std::int32_t chunk() const { return chunk_; }
   std::int32_t epoch() const { return epoch_; }
-  std::int64_t first_sample() const { return first_sample_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
 

@@ -263,7 +263,6 @@ class Evaluator {
   std::span<Value> SortBy(std::span<const Value> items, std::span<const Value> keys, bool reverse);
 
   // Shared by the built-ins.
-  static constexpr std::size_t kMaximumParameters = 5;
   /// Distributes arguments over parameter names; a missing one stays nullptr. False after a failure.
   bool Bind(const Arguments& arguments, std::span<const std::string_view> names, std::span<const Value*> out);
   FlatText Read(const Value& text) {

@@ -66,7 +66,6 @@ class ShardWriter {
   static Result<std::unique_ptr<ShardWriter>> Open(FileSystem& file_system, const std::string& work_folder,
                                                    const ShardSource& source, std::span<const WrittenBatch> recorded);
 
-  const ShardLayout& layout() const { return layout_; }
   /// The plan indices of the batches that are still to be written, ascending. Those of `recorded` that stand here had
   /// damaged or lost bytes: their rows no longer hold.
   std::vector<std::int64_t> missing() const;

@@ -40,9 +40,4 @@ struct DevicePlan {
 /// kOutOfMemory with the forecast, what is free, and the parameter to change.
 Result<DevicePlan> PlanDevices(const ModelDescription& model, const ExtractOptions& options);
 
-/// Batches of a block, most of them: samples that are longer than a batch's budget go alone.
-inline std::int64_t BatchesInBlock(const ExtractSizes& sizes) {
-  return sizes.batch_tokens > 0 ? (sizes.block_tokens + sizes.batch_tokens - 1) / sizes.batch_tokens : 1;
-}
-
 }  // namespace draftmill

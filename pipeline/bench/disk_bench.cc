@@ -1,17 +1,16 @@
 #include "pipeline/bench/disk_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <new>
 #include <span>
+
+#include "base/steady_seconds.h"
 
 namespace draftmill {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct FreePages {
   void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{kPage}); }
@@ -46,13 +45,13 @@ Result<double> MeasureDisk(FileSystem& files, const std::string& folder, const D
   }
   const std::string path = JoinPath(folder, "disk-bench.partial");
   std::int64_t written = 0;
-  const double begin = Now();
+  const double begin = SteadySeconds();
   Status status;
-  while (status.ok() && (written == 0 || Now() - begin < request.seconds)) {
+  while (status.ok() && (written == 0 || SteadySeconds() - begin < request.seconds)) {
     status = WriteFile(files, path, {memory.get(), count}, request.file_bytes);
     written += request.file_bytes;
   }
-  const double seconds = Now() - begin;
+  const double seconds = SteadySeconds() - begin;
   const Status removed = files.Remove(path);
   DRAFTMILL_RETURN_IF_ERROR(status);
   DRAFTMILL_RETURN_IF_ERROR(removed);

@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/steady_seconds.h"
 #include "formats/shard.h"
 #include "pipeline/bench/disk_bench.h"
 #include "pipeline/bench/model_flops.h"
@@ -43,8 +43,6 @@ double ProcessorSeconds() {
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Lengths as of chat data: log-normal, cut at the longest.
 TokenizedChunk RandomChunk(const ExtractBenchRequest& request, std::int64_t vocabulary) {
@@ -181,22 +179,22 @@ Result<ExtractRate> MeasureEngine(Bench& bench, double seconds, const std::funct
   DRAFTMILL_RETURN_IF_ERROR(WarmUp(bench));
   ExtractRate rate;
   BlockSource blocks(bench);
-  const double begin = Now();
+  const double begin = SteadySeconds();
   const double processor_begin = ProcessorSeconds();
   const auto next = [&]() -> Result<std::optional<BlockRequest>> {
-    if (Now() - begin >= seconds) return std::optional<BlockRequest>();
+    if (SteadySeconds() - begin >= seconds) return std::optional<BlockRequest>();
     return std::optional(blocks.Next());
   };
   const auto emit = [&](BatchStates states) {
     const std::int64_t tokens = bench.plan.batch_tokens[static_cast<std::size_t>(states.batch)];
     rate.tokens += tokens;
-    rate.tokens_by_span.resize(static_cast<std::size_t>((Now() - begin) / kRateSpanSeconds) + 1);
+    rate.tokens_by_span.resize(static_cast<std::size_t>((SteadySeconds() - begin) / kRateSpanSeconds) + 1);
     rate.tokens_by_span.back() += tokens;
     rate.flops += FlopsOf(*bench.flops, bench.chunk, bench.plan, states.batch);
     return take(std::move(states));
   };
   DRAFTMILL_RETURN_IF_ERROR(bench.extractor->ExtractBlocks(next, emit, {}));
-  rate.seconds = Now() - begin;
+  rate.seconds = SteadySeconds() - begin;
   if (!rate.tokens_by_span.empty()) rate.tokens_by_span.pop_back();  // the last one is not whole
   rate.processor_seconds = ProcessorSeconds() - processor_begin;
   return rate;
@@ -220,10 +218,10 @@ Result<ExtractRate> MeasureToDisk(Bench& bench) {
     writer.Add(std::move(states));
     return OkStatus();
   });
-  const double computed = Now();
+  const double computed = SteadySeconds();
   DRAFTMILL_RETURN_IF_ERROR(writer.Finish());
   // The tokens count once they are written: what was still in the queue takes its time too.
-  if (rate.ok()) rate.value().seconds += Now() - computed;
+  if (rate.ok()) rate.value().seconds += SteadySeconds() - computed;
   return rate;
 }
 
@@ -241,9 +239,9 @@ Status Prepare(Bench& bench, ExtractBenchReport& report) {
   request.options.batch_tokens = report.batch_tokens;
   request.options.block_tokens = report.block_tokens;
   request.options.say = [&report](const std::string& text) { report.decisions = text; };
-  const double begin = Now();
+  const double begin = SteadySeconds();
   DRAFTMILL_ASSIGN_OR_RETURN(bench.extractor, Extractor::Create(request.options));
-  report.load_seconds = Now() - begin;
+  report.load_seconds = SteadySeconds() - begin;
   report.state_bytes_per_token =
       2.0 * static_cast<double>(model.description.layers.size()) * model.description.hidden_size;
   bench.chunk = RandomChunk(request, model.description.vocab_rows);

@@ -4,20 +4,19 @@
 #include <tbb/task_arena.h>
 
 #include <atomic>
-#include <chrono>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "base/steady_seconds.h"
 #include "pipeline/flow/byte_queue.h"
 
 namespace draftmill {
 namespace {
 
 using WorkPointer = std::shared_ptr<ChunkWork>;
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// The first failure of any step; after one, nothing new is begun.
 class FirstFailure {
@@ -47,8 +46,8 @@ struct GateEvent {
 
 /// A message to the writer's thread.
 struct WriterMessage {
-  enum class Kind : std::uint8_t { kBegin, kBatch, kEnd };
-  Kind kind = Kind::kBegin;
+  enum class Kind : std::uint8_t { kBatch, kEnd };
+  Kind kind = Kind::kBatch;
   WorkPointer work;
   BatchStates states;
 };
@@ -81,7 +80,6 @@ class ExtractAndWrite {
  private:
   void ExtractLoop() {
     while (std::optional<WorkPointer> work = chunks_.Pop()) {
-      states_.Push({WriterMessage::Kind::kBegin, *work, {}}, 0);
       if (!failure_.Any())
         failure_.Record(steps_.extract(**work, [&](BatchStates states) { return Emit(*work, std::move(states)); }));
       states_.Push({WriterMessage::Kind::kEnd, std::move(*work), {}}, 0);
@@ -91,10 +89,17 @@ class ExtractAndWrite {
   Status Emit(const WorkPointer& work, BatchStates states) {
     if (failure_.Any()) return failure_.Get();
     const std::int64_t bytes = BytesOf(states);
-    const double begin = Now();
+    const double begin = SteadySeconds();
     states_.Push({WriterMessage::Kind::kBatch, work, std::move(states)}, bytes);
-    pace_.EngineWaited(Now() - begin);
+    pace_.EngineWaited(SteadySeconds() - begin);
+    TellFill();
     return OkStatus();
+  }
+
+  void TellFill() {
+    if (!steps_.states_queued || states_.limit_bytes() <= 0) return;
+    const std::lock_guard<std::mutex> lock(fill_mutex_);  // what is told last is what is so
+    steps_.states_queued(static_cast<double>(states_.held_bytes()) / static_cast<double>(states_.limit_bytes()));
   }
 
   static std::int64_t BytesOf(const BatchStates& states) {
@@ -103,6 +108,7 @@ class ExtractAndWrite {
 
   void WriteLoop() {
     while (std::optional<WriterMessage> message = states_.Pop()) {
+      if (message->kind == WriterMessage::Kind::kBatch) TellFill();
       if (!failure_.Any()) failure_.Record(Write(*message));
       if (message->kind == WriterMessage::Kind::kEnd) done_(std::move(message->work));
     }
@@ -110,7 +116,6 @@ class ExtractAndWrite {
 
   Status Write(WriterMessage& message) {
     switch (message.kind) {
-      case WriterMessage::Kind::kBegin: return steps_.begin_write(*message.work);
       case WriterMessage::Kind::kBatch: return WriteBatch(message);
       case WriterMessage::Kind::kEnd: return steps_.finish(*message.work);
     }
@@ -119,9 +124,9 @@ class ExtractAndWrite {
 
   Status WriteBatch(WriterMessage& message) {
     const std::int64_t bytes = BytesOf(message.states);
-    const double begin = Now();
+    const double begin = SteadySeconds();
     const Status status = steps_.write(*message.work, std::move(message.states));
-    const double end = Now();
+    const double end = SteadySeconds();
     const std::optional<WriterSpan> span = pace_.Wrote(end, end - begin, bytes);
     if (span && steps_.paced) steps_.paced(*span);
     return status;
@@ -133,6 +138,7 @@ class ExtractAndWrite {
   FirstFailure& failure_;
   WriterPace pace_;
   const std::function<void(WorkPointer)> done_;
+  std::mutex fill_mutex_;
   std::thread extract_thread_;
   std::thread write_thread_;
 };

@@ -53,8 +53,6 @@ struct ChunkSteps {
   /// Computes the wanted batches and hands each to `emit`. Called from the extraction thread, in order. Not called
   /// where it is empty or nothing is wanted.
   std::function<Status(const ChunkWork&, const std::function<Status(BatchStates)>& emit)> extract;
-  /// Opens the shards of a chunk. Called from the writer's thread before the first of its batches.
-  std::function<Status(const ChunkWork&)> begin_write;
   /// Stores one batch. Called from the writer's thread.
   std::function<Status(const ChunkWork&, BatchStates)> write;
   /// All wanted batches of the chunk were stored. Called from the writer's thread; where nothing was wanted, from the
@@ -62,6 +60,9 @@ struct ChunkSteps {
   std::function<Status(const ChunkWork&)> finish;
   /// How engine and writer spent the last ChunkFlowLimits::pace_span_seconds. Called from the writer's thread; may be empty.
   std::function<void(const WriterSpan&)> paced;
+  /// How full the queue of states is, as a share of ChunkFlowLimits::states_queue_bytes: above 1 where one batch is larger
+  /// than all of it. Called when a batch comes and when one goes, from the extraction thread and the writer's; may be empty.
+  std::function<void(double)> states_queued;
 };
 
 /// Bounds of one flow.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -54,7 +55,6 @@ struct RecordedSteps {
       }
       return OkStatus();
     };
-    steps.begin_write = [](const ChunkWork&) { return OkStatus(); };
     steps.write = [this](const ChunkWork& work, BatchStates states) {
       EXPECT_EQ(work.ticket.chunk, states.chunk);
       written.emplace_back(states.chunk, states.batch);
@@ -147,6 +147,28 @@ TEST(ChunkFlowTest, TellsWhenTheWriterIsSlowerThanTheEngine) {
     EXPECT_EQ(spans[0].disk_is_slower(), slow) << Describe(spans[0]);
     EXPECT_GT(spans[0].bytes, 0);
   }
+}
+
+TEST(ChunkFlowTest, TellsHowFullTheQueueOfStatesIs) {
+  RecordedSteps recorded;
+  ChunkSteps steps = recorded.Make();
+  std::mutex mutex;
+  std::vector<double> fills;
+  steps.states_queued = [&](double fill) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    fills.push_back(fill);
+  };
+  // A batch has 1,000 bytes of states; the writer waits until one more stands in the queue.
+  steps.write = [&, write = steps.write](const ChunkWork& work, BatchStates states) {
+    for (bool waits = states.batch == 0; waits; std::this_thread::yield()) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      waits = std::count(fills.begin(), fills.end(), 0.5) == 0;
+    }
+    return write(work, std::move(states));
+  };
+  ASSERT_TRUE(RunChunkFlow(Tickets(1, 10), steps, {2, 40, 2000}, kNeverStop, nullptr).ok());
+  EXPECT_EQ(fills.size(), 6U);  // each of three batches comes and goes
+  EXPECT_EQ(fills.back(), 0.0);
 }
 
 TEST(ChunkFlowTest, PassesWithoutExtraction) {

@@ -93,10 +93,10 @@ Status ChunkPass::Run(const ChunkFlowLimits& limits, ChunkFlowPeaks* peaks) {
       return Extract(work, emit);
     };
   }
-  steps.begin_write = [](const ChunkWork&) { return OkStatus(); };
   steps.write = [this](const ChunkWork& work, const BatchStates& states) { return Write(work, states); };
   steps.finish = [this](const ChunkWork& work) { return Finish(work); };
   steps.paced = [this](const WriterSpan& span) { WatchDisk(span); };
+  steps.states_queued = [this](double fill) { context_.monitor->SetBufferFill("write", fill); };
   const Status status = RunChunkFlow(tickets, steps, limits, context_.should_stop, peaks);
   open_shard_.reset();
   // What is whole is committed even where the pass failed; the first failure is the one to tell.

@@ -56,6 +56,7 @@ void RunMonitor::SetBufferFill(const std::string& stage, double fill) {
   Meter& meter = meters_[stage];
   meter.progress.stage = stage;
   meter.progress.buffer_fill = fill;
+  sink_.Update(meter.progress);
 }
 
 void RunMonitor::SetActivity(const std::string& stage, StageActivity activity) {

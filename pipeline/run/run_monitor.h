@@ -27,7 +27,7 @@ class RunMonitor {
   /// Replaces a stage's counters, for one whose progress is told in totals since the run began; `rows` counts towards
   /// the rate.
   void Set(const std::string& stage, std::int64_t done, std::int64_t total, std::int64_t rows, std::int64_t bytes);
-  /// Sets how full the buffer before a stage is, 0 to 1.
+  /// Sets how full the buffer before a stage is (StageProgress::buffer_fill), and shows it.
   void SetBufferFill(const std::string& stage, double fill);
   void SetActivity(const std::string& stage, StageActivity activity);
   /// Shows a line and keeps it as an event.

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/manifest.h"
@@ -86,6 +88,22 @@ TEST_F(RunTest, ThroughputOfExtractCoversItsComputing) {
   ASSERT_TRUE(span_ms.ok()) << span_ms.status().ToString();
   EXPECT_GT(computing_ms, 0);
   EXPECT_GE(static_cast<double>(*span_ms) + 2, computing_ms);
+}
+
+/// What docs/commands.md says that `run` shows of each stage.
+TEST_F(RunTest, ShowsHowFullTheBufferBeforeWriteIs) {
+  struct LastProgress final : ProgressSink {
+    void Update(const StageProgress& progress) override {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (progress.buffer_fill >= 0) told[progress.stage] = progress.buffer_fill;
+    }
+    void Line(std::string_view) override {}
+    std::mutex mutex;
+    std::map<std::string, double> told;
+  } progress;
+  const Config config = example_.Load();
+  ASSERT_EQ(RunPipeline(config, {}, progress, {.make_extractor = &MakeExampleExtractor}).exit_status, 3);
+  EXPECT_EQ(progress.told, (std::map<std::string, double>{{"write", 0.0}}));
 }
 
 TEST_F(RunTest, AChangedSourceIsRefusedByName) {

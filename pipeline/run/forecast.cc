@@ -68,9 +68,9 @@ Result<FileSample> SampleFile(const SourceFile& source, const RunInputs& inputs,
   return sample;
 }
 
-/// How many rows of the entry may be taken.
-std::int64_t RowsTaken(const SourceSpec& spec, std::int64_t rows) {
-  if (spec.take_rows) return std::min(*spec.take_rows, rows);
+/// How many rows of a file may be taken, where files of the same entry gave `before`: an entry's limit is for all of them.
+std::int64_t RowsTaken(const SourceSpec& spec, std::int64_t rows, std::int64_t before) {
+  if (spec.take_rows) return std::min(*spec.take_rows - before, rows);
   if (spec.take_fraction) return static_cast<std::int64_t>(*spec.take_fraction * static_cast<double>(rows));
   return rows;
 }
@@ -121,6 +121,7 @@ Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, const RunInp
 Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files) {
   Forecast forecast;
   const std::unique_ptr<TokenizeStage::LocalState> local = inputs.tokenize->MakeLocalState();
+  std::vector<std::int64_t> taken_of_entry(inputs.ingest.sources.size());
   for (const SourceFile& source : inputs.source_files) {
     DRAFTMILL_ASSIGN_OR_RETURN(const FileSample sample, SampleFile(source, inputs, files, *local));
     if (sample.tokens == 0) {
@@ -131,7 +132,8 @@ Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files)
                              ? 1.0
                              : static_cast<double>(source.info.size_bytes) / static_cast<double>(sample.packed_bytes);
     const auto rows = static_cast<std::int64_t>(scale * static_cast<double>(sample.rows));
-    const std::int64_t taken = RowsTaken(inputs.ingest.sources[source.spec], rows);
+    const std::int64_t taken = RowsTaken(inputs.ingest.sources[source.spec], rows, taken_of_entry[source.spec]);
+    taken_of_entry[source.spec] += taken;
     forecast.rows += taken;
     forecast.tokens += static_cast<std::int64_t>(static_cast<double>(taken) * static_cast<double>(sample.tokens) /
                                                  static_cast<double>(sample.rows));

@@ -264,6 +264,18 @@ TEST_F(RunTest, PlanSaysWhatWouldRun) {
   EXPECT_FALSE(fs::exists(work()));
 }
 
+TEST_F(RunTest, PlanTakesALimitOfRowsForAllFilesOfAnEntry) {
+  const std::string rows = ReadFile(folder_ / "rows.jsonl");
+  for (const char* name : {"part-1.jsonl", "part-2.jsonl"}) Write(folder_ / name, rows);
+  std::string text = ReadFile(folder_ / "pipeline.yaml");
+  const std::string source = "{path: rows.jsonl}";
+  Write(folder_ / "pipeline.yaml",
+        text.replace(text.find(source), source.size(), "{path: part-*.jsonl, take: 50}, {path: rows.jsonl, take: 3}"));
+  const Result<json::Value> plan = PlanRun(example_.Load());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->Find("forecast")->Find("rows")->as_integer(), 53);
+}
+
 TEST_F(RunTest, PlanNamesSourcesOfWhichNoRowCanBeUsed) {
   const Result<json::Value> good = PlanRun(example_.Load());
   ASSERT_TRUE(good.ok()) << good.status().ToString();

@@ -240,7 +240,7 @@ json::Value Config::EffectiveValuesWithOrigins() const {
     json::Value& target = section_spec.name.empty() ? values : members;
     for (const ParameterSpec& parameter : section_spec.parameters) {
       const ParameterValues::Entry& entry = section(section_spec.name).entries().at(parameter.name);
-      json::Object shown = {{"value", entry.value}, {"origin", OriginName(entry.origin)}};
+      json::Object shown = {{"value", ValueAsJson(parameter, entry.value)}, {"origin", OriginName(entry.origin)}};
       if (entry.line > 0) shown.emplace_back("line", entry.line);
       target.Set(parameter.name, json::Value(std::move(shown)));
     }

@@ -154,6 +154,10 @@ bool IsPlainSafe(std::string_view text) {
   return text[0] != '-' && text.find_first_not_of(kSafe) == std::string_view::npos;
 }
 
+bool IsWordOf(const ParameterSpec& spec, const json::Value& value) {
+  return value.is_string() && std::find(spec.words.begin(), spec.words.end(), value.as_string()) != spec.words.end();
+}
+
 std::string AsFlowYaml(const json::Value& value) {
   if (value.is_string()) return IsPlainSafe(value.as_string()) ? value.as_string() : json::Write(value);
   std::string text;
@@ -182,10 +186,13 @@ std::string DescribeExpected(const ParameterSpec& spec) {
 std::string ValueAsYaml(const ParameterSpec& spec, const json::Value& value) {
   if (value.is_integer() && spec.type == ParameterType::kBytes) return FormatByteSizeExact(value.as_integer());
   if (value.is_integer() && spec.type == ParameterType::kDuration) return FormatDurationExact(value.as_integer());
-  const bool is_word =
-      value.is_string() && std::find(spec.words.begin(), spec.words.end(), value.as_string()) != spec.words.end();
-  if (is_word) return value.as_string();  // as the file and the documents write it, `false` too
+  if (IsWordOf(spec, value)) return value.as_string();  // as the file and the documents write it, `false` too
   return AsFlowYaml(value);
+}
+
+json::Value ValueAsJson(const ParameterSpec& spec, const json::Value& value) {
+  const std::optional<bool> flag = IsWordOf(spec, value) ? AsBool(value.as_string()) : std::nullopt;
+  return flag ? json::Value(*flag) : value;
 }
 
 std::string UnknownKeyMessage(std::string_view key, const std::string& where, const std::vector<std::string>& names) {

@@ -22,6 +22,9 @@ std::string DescribeExpected(const ParameterSpec& spec);
 /// The value as it would be written in YAML, on one line: "1GiB", "[2, 15, 27]", "auto".
 std::string ValueAsYaml(const ParameterSpec& spec, const json::Value& value);
 
+/// The value as JSON shows it: a word that YAML reads as a boolean (`shuffle: false`) is one.
+json::Value ValueAsJson(const ParameterSpec& spec, const json::Value& value);
+
 /// A path of a pipeline file, seen from the current folder: absolute ones stay, others stand under `base_folder`.
 std::string ResolvePath(std::string_view base_folder, std::string_view path);
 

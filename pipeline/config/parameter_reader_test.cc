@@ -129,6 +129,10 @@ TEST(ParameterReaderTest, WritesValuesAsTheyWouldBeWritten) {
             R"({"a b": [1, "<|x|>"]})");
   // Words are no text: they stand as the page of parameters writes them.
   EXPECT_EQ(ValueAsYaml({.name = "", .type = ParameterType::kMapping, .words = {"false"}}, "false"), "false");
+  EXPECT_EQ(ValueAsJson({.name = "", .type = ParameterType::kMapping, .words = {"false"}}, "false"),
+            json::Value(false));
+  EXPECT_EQ(ValueAsJson({.name = "", .type = ParameterType::kText, .words = {"auto"}}, "false"), json::Value("false"));
+  EXPECT_EQ(ValueAsJson({.name = "", .type = ParameterType::kInteger, .words = {"auto"}}, "auto"), json::Value("auto"));
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ class ConfigTest(unittest.TestCase):
         facts = json.loads(draftmill("config", "show", path, "--json").stdout)
         self.assertEqual(facts["work"]["value"], str(self.folder / "work"))
         self.assertEqual(facts["model"]["path"]["value"], str(self.folder / "model"))
+        self.assertIs(facts["ingest"]["shuffle"]["value"], False)
         facts = json.loads(draftmill("config", "show", path, "--json", "--work", "elsewhere", cwd=self.folder).stdout)
         self.assertEqual(facts["work"], {"value": "elsewhere", "origin": "command line"})
 

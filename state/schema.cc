@@ -49,10 +49,6 @@ Status NotOurs(const std::string& path, std::string_view what) {
   return Conflict(path + " is " + std::string(what) + std::string(kMoveAway));
 }
 
-Status Damaged(const std::string& path, const std::string& finding) {
-  return Corrupt(path + " is damaged (" + finding + std::string(sqlite::kDamagedAdvice));
-}
-
 /// Whose database it is. Version 0 of nobody is a file in which nothing was ever committed.
 Result<std::int64_t> CheckOwner(sqlite::Connection& connection, const std::string& path) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t application, connection.QueryInteger("PRAGMA application_id"));
@@ -65,7 +61,7 @@ Result<std::int64_t> CheckOwner(sqlite::Connection& connection, const std::strin
                     ", this program knows " + std::to_string(SchemaVersion()) +
                     "). It was left as it is. Use the newer program");
   }
-  if (version < 1) return Damaged(path, "its schema has no version");
+  if (version < 1) return sqlite::Damaged(path, "its schema has no version");
   return version;
 }
 
@@ -109,24 +105,24 @@ Status CheckObjects(sqlite::Connection& connection, const std::string& path) {
   DRAFTMILL_ASSIGN_OR_RETURN(const SchemaObjects found, ReadObjects(connection));
   for (const auto& [name, sql] : expected) {
     const auto object = found.find(name);
-    if (object == found.end()) return Damaged(path, "it has no " + name);
-    if (object->second != sql) return Damaged(path, "its " + name + " was changed");
+    if (object == found.end()) return sqlite::Damaged(path, "it has no " + name);
+    if (object->second != sql) return sqlite::Damaged(path, "its " + name + " was changed");
   }
   for (const auto& [name, sql] : found) {
-    if (name.starts_with("trigger ")) return Damaged(path, "somebody added the " + name);
+    if (name.starts_with("trigger ")) return sqlite::Damaged(path, "somebody added the " + name);
   }
   return OkStatus();
 }
 
 Status QuickCheck(sqlite::Connection& connection, const std::string& path) {
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string finding, connection.QueryText("PRAGMA quick_check(1)"));
-  return finding == "ok" ? OkStatus() : Damaged(path, finding);
+  return finding == "ok" ? OkStatus() : sqlite::Damaged(path, finding);
 }
 
 /// Errors of SQLite about the file itself, in the words of this module.
 Status Explain(const Status& status, const std::string& path) {
   if (status.code() == StatusCode::kCorrupt && !status.message().starts_with(path)) {
-    return Damaged(path, status.message());
+    return sqlite::Damaged(path, status.message());
   }
   return status;
 }

@@ -38,8 +38,7 @@ Status ErrorOf(sqlite3* connection, int code, std::string_view what) {
   const StatusCode status = CodeOf(connection, code);
   if (status == StatusCode::kCorrupt) {
     const std::string file = FileOf(connection);
-    return Corrupt((file.empty() ? "state.db" : file) + " is damaged (" + sqlite3_errstr(code) +
-                   std::string(kDamagedAdvice));
+    return Damaged(file.empty() ? "state.db" : file, sqlite3_errstr(code));
   }
   std::string message("SQLite: ");
   message += what;
@@ -84,6 +83,14 @@ int OpenFlags(Access access) {
 }
 
 }  // namespace
+
+Status Damaged(std::string_view path, std::string_view finding) {
+  std::string message(path);
+  message += " is damaged (";
+  message += finding;
+  message += kDamagedAdvice;
+  return Corrupt(std::move(message));
+}
 
 void Statement::Finalizer::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 

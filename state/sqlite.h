@@ -33,6 +33,9 @@ inline constexpr std::string_view kDamagedAdvice =
     "moves it "
     "aside and makes it again from them; then run again: shards that are whole and right are kept";
 
+/// kCorrupt for a database that is damaged itself: `finding` says how, in a few words.
+Status Damaged(std::string_view path, std::string_view finding);
+
 /// How a database is opened.
 enum class Access : std::uint8_t {
   kReadOnly,   ///< sees what others commit; never changes the file

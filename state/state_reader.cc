@@ -252,7 +252,10 @@ Result<StageRecord> StateReader::WithParts(StageRecord stage) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool repeated = std::any_of(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&](const FingerprintPart& part) { return part.name == parts[i].name; });
-    if (repeated) return Corrupt("the fingerprint of " + stage.stage + " has the part " + parts[i].name + " twice");
+    if (repeated) {
+      return sqlite::Damaged("state.db",
+                             "the fingerprint of " + stage.stage + " has the part " + parts[i].name + " twice");
+    }
   }
   for (FingerprintPart& part : parts) stage.fingerprint.Add(std::move(part.name), std::move(part.value));
   return stage;

@@ -15,6 +15,7 @@
 #include "pipeline/run/plan_records.h"
 #include "stages/ingest/ingested_rows.h"
 #include "state/consistency.h"
+#include "state/sqlite.h"
 #include "state/state_reader.h"
 
 namespace draftmill {
@@ -157,10 +158,8 @@ Status ChunkPass::ReadTokenized(ChunkWork& work, const ChunkRecord& record) {
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(context_.work_folder, *context_.files));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SampleRecord> samples, state.Samples(record.chunk));
   if (samples.size() != work.tokens.sample_id.size()) {
-    return Corrupt(
-        fmt::format("{} has {} samples and state.db has {} for this chunk. Nothing published was lost. "
-                    "`draftmill verify --repair` marks what is to be made again",
-                    CorpusChunkPath(work.ticket.chunk), work.tokens.sample_id.size(), samples.size()));
+    return Corrupt(fmt::format("{} has {} samples, and state.db has {} for this chunk",
+                               CorpusChunkPath(work.ticket.chunk), work.tokens.sample_id.size(), samples.size()));
   }
   for (const SampleRecord& sample : samples) {
     work.tokens.source.push_back(static_cast<std::int32_t>(sample.source));
@@ -212,8 +211,8 @@ Status ChunkPass::Plan(ChunkWork& work, const ChunkRecord& record) {
     if (parameters.bytes_per_token == context_.plan_parameters.bytes_per_token) {
       DRAFTMILL_ASSIGN_OR_RETURN(work.plan, PlanChunk(work.tokens.cu_seqlens, parameters));
       if (ToHex(work.plan.plan_hash) == record.plan_hash) return OkStatus();
-      return Corrupt(
-          fmt::format("the plan of chunk {} in state.db is not the one that its lengths give", record.chunk));
+      return sqlite::Damaged("state.db",
+                             fmt::format("the plan of chunk {} is not the one that its lengths give", record.chunk));
     }
   }
   DRAFTMILL_ASSIGN_OR_RETURN(work.plan, PlanChunk(work.tokens.cu_seqlens, context_.plan_parameters));

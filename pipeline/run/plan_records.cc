@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "state/sqlite.h"
 
 namespace draftmill {
 namespace {
@@ -106,9 +107,7 @@ Result<PlanParameters> PlanParametersFromBytes(std::span<const std::uint8_t> sto
       read("shard_bytes", parameters.shard_bytes) && read("bytes_per_token", parameters.bytes_per_token)) {
     return parameters;
   }
-  return Corrupt(
-      "a plan in state.db cannot be read, so the database is damaged. The published files are untouched: move "
-      "state.db away, then `draftmill state TARGET rebuild` makes it again from them");
+  return sqlite::Damaged("state.db", "a plan cannot be read");
 }
 
 std::int64_t ShardOfBatch(const ChunkPlan& plan, std::int64_t batch) {

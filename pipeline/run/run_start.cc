@@ -113,8 +113,7 @@ Status PipelineRun::CheckThatStateAgrees() {
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string contradiction, FindContradiction(state.connection()));
   if (contradiction.empty()) return OkStatus();
-  return Corrupt(StateDatabasePath(work_) + " is damaged (it contradicts itself " + contradiction +
-                 std::string(sqlite::kDamagedAdvice));
+  return sqlite::Damaged(StateDatabasePath(work_), "it contradicts itself " + contradiction);
 }
 
 Status PipelineRun::SettleChanges() {

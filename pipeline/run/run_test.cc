@@ -22,7 +22,9 @@
 #include "pipeline/testing/example_run.h"
 #include "pipeline/testing/state_facts.h"
 #include "stages/extract/extractor.h"
+#include "state/sqlite.h"
 #include "state/state_reader.h"
+#include "state/store.h"
 
 namespace draftmill {
 namespace {
@@ -104,6 +106,32 @@ TEST_F(RunTest, ShowsHowFullTheBufferBeforeWriteIs) {
   const Config config = example_.Load();
   ASSERT_EQ(RunPipeline(config, {}, progress, {.make_extractor = &MakeExampleExtractor}).exit_status, 3);
   EXPECT_EQ(progress.told, (std::map<std::string, double>{{"write", 0.0}}));
+}
+
+/// What is wrong with state.db itself is said in one form, with the way out, once.
+TEST_F(RunTest, DamageOfStateDbNamesTheWayOut) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const auto change = [this](const std::string& sql) {
+    Result<std::unique_ptr<StateWriter>> state = StateWriter::Open(work().string(), {});
+    ASSERT_TRUE(state.ok()) << state.status().ToString();
+    const auto ticket = (*state)->Submit([&](sqlite::Connection& db) { return db.Run(sql); });
+    ASSERT_TRUE((*state)->Wait(ticket).ok());
+    ASSERT_TRUE((*state)->Close().ok());
+  };
+  const auto count = [](const std::string& text, std::string_view wanted) {
+    int found = 0;
+    for (std::size_t at = text.find(wanted); at != std::string::npos; at = text.find(wanted, at + 1)) ++found;
+    return found;
+  };
+  // A sample that the corpus has: no counter of a chunk tells that its row is gone.
+  change("DELETE FROM samples WHERE sample_id = 0");
+  const RunReport lost = RunAll({.rerun_stage = "vocab_map"});
+  EXPECT_EQ(lost.exit_status, 1) << lost.summary;
+  EXPECT_EQ(count(lost.summary, "verify --repair"), 1) << lost.summary;
+  change("UPDATE facts SET value = 'many' WHERE name = 'extract.batch_tokens'");
+  const RunReport damaged = RunAll();
+  EXPECT_EQ(damaged.exit_status, 2) << damaged.summary;
+  EXPECT_EQ(count(damaged.summary, "`draftmill state TARGET rebuild`"), 1) << damaged.summary;
 }
 
 TEST_F(RunTest, AChangedSourceIsRefusedByName) {

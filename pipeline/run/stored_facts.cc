@@ -16,7 +16,7 @@ Result<std::optional<std::int64_t>> IntegerFact(StateReader& state, std::string_
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc() || end != text->data() + text->size() || value <= 0) {
-    return Corrupt("state.db holds no number under " + std::string(name) + " but " + *text);
+    return sqlite::Damaged("state.db", "the fact " + std::string(name) + " is no number from 1 but `" + *text + "`");
   }
   return std::optional<std::int64_t>(value);
 }

@@ -9,7 +9,7 @@ namespace draftmill {
 namespace {
 
 TEST(ShellWordTest, PlainTextStaysAsItIs) {
-  EXPECT_EQ(ShellWord("/work/demo-1/pipeline.yaml"), "/work/demo-1/pipeline.yaml");
+  EXPECT_EQ(ShellWord("/data/demo-1/pipeline.yaml"), "/data/demo-1/pipeline.yaml");
   EXPECT_EQ(ShellWord("a b"), "'a b'");
   EXPECT_EQ(ShellWord(""), "''");
 }

@@ -43,7 +43,7 @@ struct ShardConvention {
   std::string model_fingerprint;
   std::string tokenizer_fingerprint;
   std::string template_fingerprint;
-  std::string mask_rule;             ///< the name of the rule that made the loss mask, e.g. "all_assistant_turns"
+  std::string mask_rule;             ///< the rule that made the loss mask with its parameters (JSON), or its name alone
   std::string numerics_environment;  ///< library versions, instruction set or GPU model
 };
 

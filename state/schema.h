@@ -3,8 +3,9 @@
 // The SQL of every version stands in state/schema/NNN_name.sql and is built into the program. A migration runs all
 // missing versions in one transaction; a file of a newer version is refused.
 //
-// Errors: kInvalidInput for a file that is not ours, kConflict for one of a newer or older version or a locked one,
-// kNotFound where there is none, kCorrupt where it is ours and damaged. Every message says what is safe and what to do.
+// Errors: kConflict for a file that is not ours, for one of a newer or older version and for a locked one, kNotFound where
+// there is none, kCorrupt where it is ours and damaged, kUnsupported where its file system cannot hold it (writing). Every
+// message says what is safe and what to do. Threads: as the connection.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The configuration of a run: one strict YAML file, checked against the declarations of run_spec.h and of the stages.
 //
 //   DRAFTMILL_ASSIGN_OR_RETURN(Config config, LoadTarget(RealFileSystem(), "configs/demo.yaml", {}));
-//   const std::int64_t seed = config.section("extract").Integer("batch_tokens");
+//   const std::int64_t shard_bytes = config.section("write").Integer("shard_bytes");
 //
 // A file with anything wrong is refused as a whole (kInvalidConfig): an unknown key, a wrong type, an impossible value,
 // each with file:line:column and the nearest valid name; up to kMaxProblemsShown at once. Nothing is started with a

@@ -1,8 +1,8 @@
 // A run that goes on when its terminal is closed: `draftmill run TARGET --detach`, and its log.
 //
-//   DRAFTMILL_ASSIGN_OR_RETURN(const DetachedRun run, Detach(work_folder, [&](const std::function<void()>& started) {
+//   const auto run = Detach(files, clock, work_folder, [&](const std::function<void()>& started) {
 //     return RunThePipeline(started);                      // in the new process; calls `started` once it has begun
-//   }));
+//   });
 //
 // Must be called while the process has one thread. The new process has a session of its own, no input, and its output in
 // `logs/run-<time>-<process>.log` of the work folder, which is made when the run has begun; SIGHUP means nothing to it.

@@ -50,13 +50,16 @@ class ExportFaultsTest : public testing::TestWithParam<const char*> {
 
   fs::path output() const { return example_.folder() / "output"; }
 
-  Result<ExportReport> Export(FileSystem& files) const {
-    const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
+  ExportRequest Request() const {
     ExportRequest request{
         .work_folder = example_.work().string(), .format = GetParam(), .output = output().string(), .selection = {}};
     request.selection.eval_fraction = 0.3;
     request.token_bytes = [](std::int32_t id) { return "<" + std::to_string(id) + ">"; };
-    return RunExport(files, request, *progress);
+    return request;
+  }
+  Result<ExportReport> Export(FileSystem& files) const {
+    const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
+    return RunExport(files, Request(), *progress);
   }
 
   void RemoveOutput() const {
@@ -78,6 +81,22 @@ class ExportFaultsTest : public testing::TestWithParam<const char*> {
   Tree tree_;
   int changes_ = 0;
 };
+
+/// A shell's completion puts a '/' behind the name of a folder.
+TEST_P(ExportFaultsTest, ASlashBehindTheNameOfTheFolderSaysNothing) {
+  Undisturbed();
+  RemoveOutput();
+  const std::unique_ptr<ProgressSink> progress = MakeSilentProgress();
+  ExportRequest request = Request();
+  request.output += "//";
+  for (const bool was_there : {false, true}) {
+    const Result<ExportReport> report = RunExport(RealFileSystem(), request, *progress);
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    EXPECT_EQ(report->was_there, was_there);
+    EXPECT_EQ(report->output, output().string());
+  }
+  EXPECT_TRUE(TreeOf(output()) == tree_);
+}
 
 TEST_P(ExportFaultsTest, GoesOnAfterAFullDisk) {
   Undisturbed();

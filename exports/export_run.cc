@@ -58,10 +58,11 @@ class ExportRun {
             ExportFormat& format)
       : files_(files),
         request_(request),
+        output_(WithoutTrailingSlash(request.output)),
         progress_(progress),
         source_(source),
         format_(format),
-        partial_(PartialPath(request.output)) {
+        partial_(PartialPath(output_)) {
     if (source.final_norm()) norm_.emplace(*source.final_norm());
   }
 
@@ -99,10 +100,10 @@ class ExportRun {
 
   ExportReport Report(bool was_there) const {
     return {.format = request_.format,
-            .output = request_.output,
+            .output = output_,
             .was_there = was_there,
             .counts = counts_,
-            .advice = format_.Advice(request_.output, counts_)};
+            .advice = format_.Advice(output_, counts_)};
   }
 
   json::Value Facts(bool is_complete) const {
@@ -154,16 +155,16 @@ class ExportRun {
   /// A file is no place for an export, and what a run publishes is no place for anything else.
   Status CheckPlace() const {
     namespace fs = std::filesystem;
-    const Result<FileInfo> info = files_.Stat(request_.output);
+    const Result<FileInfo> info = files_.Stat(output_);
     if (info.ok() && !info->is_folder) {
-      return Conflict(request_.output + " is a file. Nothing was written. Name a folder to be made with --output DIR");
+      return Conflict(output_ + " is a file. Nothing was written. Name a folder to be made with --output DIR");
     }
     std::error_code ignored;  // a path that cannot be made canonical is compared as it is written
     const fs::path work = fs::weakly_canonical(request_.work_folder, ignored);
-    const fs::path inside = fs::weakly_canonical(request_.output, ignored).lexically_relative(work);
+    const fs::path inside = fs::weakly_canonical(output_, ignored).lexically_relative(work);
     for (const char* published : {"ingested", "corpus", "vocab", "shards"}) {
       if (inside.empty() || *inside.begin() != published || inside == published) continue;
-      return Conflict(request_.output +
+      return Conflict(output_ +
                       " lies among the files of the run itself. Nothing was written. Name another "
                       "folder with --output DIR");
     }
@@ -173,10 +174,10 @@ class ExportRun {
   /// The finished export where it stands already; kConflict where something else does.
   Result<std::optional<ExportReport>> FindFinished() {
     DRAFTMILL_RETURN_IF_ERROR(CheckPlace());
-    if (!files_.Exists(request_.output)) return std::optional<ExportReport>();
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<json::Value> facts, ReadFacts(request_.output));
+    if (!files_.Exists(output_)) return std::optional<ExportReport>();
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::optional<json::Value> facts, ReadFacts(output_));
     if (!facts || !IsThisExport(*facts)) {
-      return Conflict(request_.output + " exists and is not this export: " +
+      return Conflict(output_ + " exists and is not this export: " +
                       (facts ? "it was made from another state of the run, in another format or of other samples"
                              : "it is no export of draftmill") +
                       ". Nothing was written. Name another folder with --output DIR, or remove this one");
@@ -199,13 +200,12 @@ class ExportRun {
   /// A finished export of which files were deleted or cut is not taken for whole. What a trainer put beside them, such as a
   /// cache, does not matter.
   Status CheckThatNothingIsLost() const {
-    DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t found,
-                               BytesOfFolder(files_, request_.output, {std::string(kFactsName)}));
+    DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t found, BytesOfFolder(files_, output_, {std::string(kFactsName)}));
     if (found >= counts_.bytes) return OkStatus();
     return Conflict(
         fmt::format("{} was finished with {} bytes and holds {} now: files are missing or cut. Nothing was written. "
                     "Remove it and give the same command again",
-                    request_.output, counts_.bytes, found));
+                    output_, counts_.bytes, found));
   }
 
   // --- Before anything is written -----------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class ExportRun {
     progress_.Line(fmt::format("{} samples, {} tokens, about {} to write, {} free", FormatCount(counts_.samples),
                                FormatCount(counts_.tokens), FormatBytes(left), FormatBytes(space.free_bytes)));
     if (left <= space.free_bytes) return OkStatus();
-    return DiskFull(fmt::format("about {} are to be written to {}, and {} are free", FormatBytes(left), request_.output,
+    return DiskFull(fmt::format("about {} are to be written to {}, and {} are free", FormatBytes(left), output_,
                                 FormatBytes(space.free_bytes)));
   }
 
@@ -496,8 +496,8 @@ class ExportRun {
         files_.WriteAtomically(JoinPath(partial_, kFactsName), json::Write(Facts(true), json::Style::kPretty) + "\n"));
     DRAFTMILL_RETURN_IF_ERROR(files_.RemoveTree(JoinPath(partial_, kDoneFolder)));
     DRAFTMILL_RETURN_IF_ERROR(files_.SyncFolder(partial_));
-    DRAFTMILL_RETURN_IF_ERROR(files_.Rename(partial_, request_.output));
-    DRAFTMILL_RETURN_IF_ERROR(files_.SyncFolder(ParentPath(request_.output)));
+    DRAFTMILL_RETURN_IF_ERROR(files_.Rename(partial_, output_));
+    DRAFTMILL_RETURN_IF_ERROR(files_.SyncFolder(ParentPath(output_)));
     progress_.Update({.stage = "export",
                       .activity = StageActivity::kDone,
                       .unit = "samples",
@@ -512,6 +512,7 @@ class ExportRun {
 
   FileSystem& files_;
   const ExportRequest& request_;
+  const std::string output_;
   ProgressSink& progress_;
   const ExportSource& source_;
   ExportFormat& format_;

@@ -392,9 +392,15 @@ std::string JoinPath(std::string_view folder, std::string_view name) {
 }
 
 std::string ParentPath(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string_view::npos) return ".";
-  return slash == 0 ? "/" : std::string(path.substr(0, slash));
+  const std::string name = WithoutTrailingSlash(path);
+  const std::size_t slash = name.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : name.substr(0, slash);
+}
+
+std::string WithoutTrailingSlash(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return std::string(path);
 }
 
 }  // namespace draftmill

@@ -125,7 +125,11 @@ Clock& RealClock();
 
 /// `folder` + "/" + `name`.
 std::string JoinPath(std::string_view folder, std::string_view name);
-/// Everything before the last '/', or "." where there is none.
+/// The folder that a path stands in: everything before its last component, "." where that is all. As for the shell's
+/// dirname, a '/' at the end says nothing: both "a/b" and "a/b/" stand in "a".
 std::string ParentPath(std::string_view path);
+/// The path without a '/' at its end, as people get it from their shell's completion: what is to be renamed, or gets another
+/// ending, needs its bare name. "/" stays.
+std::string WithoutTrailingSlash(std::string_view path);
 
 }  // namespace draftmill

@@ -33,6 +33,12 @@ TEST(PathTest, JoinsAndSplits) {
   EXPECT_EQ(ParentPath("a/b/c"), "a/b");
   EXPECT_EQ(ParentPath("/a"), "/");
   EXPECT_EQ(ParentPath("a"), ".");
+  EXPECT_EQ(ParentPath("a/b/"), "a");
+  EXPECT_EQ(ParentPath("a/"), ".");
+  EXPECT_EQ(ParentPath("/a//"), "/");
+  EXPECT_EQ(ParentPath("/"), "/");
+  EXPECT_EQ(WithoutTrailingSlash("a/b//"), "a/b");
+  EXPECT_EQ(WithoutTrailingSlash("/"), "/");
 }
 
 TEST_F(FileSystemTest, WritesAndReadsBack) {

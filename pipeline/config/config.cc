@@ -311,7 +311,7 @@ Result<Config> LoadTarget(FileSystem& files, const std::string& target, const Co
 Result<std::string> WorkFolderOfTarget(FileSystem& files, const std::string& target, const ConfigOverrides& overrides) {
   if (overrides.work_folder) return ResolvePath("", *overrides.work_folder);
   DRAFTMILL_ASSIGN_OR_RETURN(const bool is_folder, IsFolder(files, target));
-  if (is_folder) return target;
+  if (is_folder) return ResolvePath("", target);
   DRAFTMILL_ASSIGN_OR_RETURN(const Config config, LoadConfig(files, target, overrides));
   return config.work_folder();
 }

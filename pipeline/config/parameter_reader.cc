@@ -10,6 +10,7 @@
 
 #include "pipeline/config/nearest_name.h"
 #include "pipeline/config/units.h"
+#include "state/file_system.h"
 
 namespace draftmill {
 namespace {
@@ -204,8 +205,8 @@ std::string UnknownKeyMessage(std::string_view key, const std::string& where, co
 
 std::string ResolvePath(std::string_view base_folder, std::string_view path) {
   const std::filesystem::path given(path);
-  if (given.is_absolute()) return given.lexically_normal().string();
-  return (std::filesystem::path(base_folder) / given).lexically_normal().string();
+  const std::filesystem::path full = given.is_absolute() ? given : std::filesystem::path(base_folder) / given;
+  return WithoutTrailingSlash(full.lexically_normal().string());
 }
 
 std::nullopt_t ParameterReader::Refuse(const ParameterSpec& spec, const Node& node, const std::string& full_name,

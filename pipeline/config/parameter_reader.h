@@ -25,7 +25,8 @@ std::string ValueAsYaml(const ParameterSpec& spec, const json::Value& value);
 /// The value as JSON shows it: a word that YAML reads as a boolean (`shuffle: false`) is one.
 json::Value ValueAsJson(const ParameterSpec& spec, const json::Value& value);
 
-/// A path of a pipeline file, seen from the current folder: absolute ones stay, others stand under `base_folder`.
+/// A path of a pipeline file, seen from the current folder: absolute ones stay, others stand under `base_folder`. Without "."
+/// and ".." where that can be, and without a '/' at its end.
 std::string ResolvePath(std::string_view base_folder, std::string_view path);
 
 /// "unknown key `x` in <where>" with the nearest of the names, or all of them.

@@ -9,10 +9,15 @@
 namespace draftmill {
 namespace {
 
-Result<std::int64_t> NumberIn(const json::Value& facts, std::string_view key) {
+/// More layers, hidden dims or vocabulary than any model has: products of three such numbers fit 64 bits.
+constexpr std::int64_t kLargestNumber = std::int64_t{1} << 20;
+constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 31;
+
+Result<std::int64_t> NumberIn(const json::Value& facts, std::string_view key, std::int64_t largest = kLargestNumber) {
   const json::Value* value = facts.Find(key);
-  if (value == nullptr || !value->is_integer() || value->as_integer() <= 0) {
-    return Corrupt("manifest.json: its facts lack the number '" + std::string(key) + "'");
+  if (value == nullptr || !value->is_integer() || value->as_integer() <= 0 || value->as_integer() > largest) {
+    return Corrupt("manifest.json: its facts lack '" + std::string(key) + "', a number from 1 to " +
+                   std::to_string(largest));
   }
   return value->as_integer();
 }
@@ -71,13 +76,15 @@ Status ExportSource::ReadFacts(const Manifest& manifest) {
   if (model == nullptr || layers == nullptr || !layers->is_array())
     return Corrupt("manifest.json: its facts lack model or layers");
   for (const json::Value& layer : layers->as_array()) {
-    if (!layer.is_integer()) return Corrupt("manifest.json: its layers are no numbers");
+    if (!layer.is_integer() || layer.as_integer() < 0 || layer.as_integer() > kLargestNumber) {
+      return Corrupt("manifest.json: its layers are no numbers of layers");
+    }
     layers_.push_back(static_cast<std::int32_t>(layer.as_integer()));
   }
   DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t num_layers, NumberIn(*model, "num_layers"));
   num_layers_ = static_cast<std::int32_t>(num_layers);
   DRAFTMILL_ASSIGN_OR_RETURN(hidden_size_, NumberIn(*model, "hidden_size"));
-  DRAFTMILL_ASSIGN_OR_RETURN(vocab_rows_, NumberIn(*model, "vocab_rows"));
+  DRAFTMILL_ASSIGN_OR_RETURN(vocab_rows_, NumberIn(*model, "vocab_rows", kLargestVocabulary));
   DRAFTMILL_ASSIGN_OR_RETURN(model_fingerprint_, TextIn(model, "fingerprint"));
   DRAFTMILL_ASSIGN_OR_RETURN(extract_fingerprint_, TextIn(manifest.facts.Find("fingerprints"), "extract"));
   return OkStatus();
@@ -86,10 +93,7 @@ Status ExportSource::ReadFacts(const Manifest& manifest) {
 Status ExportSource::ReadState() {
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder_, *file_system_));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<SourceRecord> sources, state.Sources());
-  for (const SourceRecord& source : sources) {
-    source_names_.resize(std::max(source_names_.size(), static_cast<std::size_t>(source.source) + 1));
-    source_names_[static_cast<std::size_t>(source.source)] = source.path;
-  }
+  for (const SourceRecord& source : sources) source_names_[source.source] = source.path;
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
   for (const ChunkRecord& chunk : chunks) chunks_.push_back({chunk.chunk, chunk.shards});
   return OkStatus();
@@ -97,17 +101,17 @@ Status ExportSource::ReadState() {
 
 const std::string& ExportSource::SourceName(std::int64_t source) const {
   static const std::string kUnknown;
-  const auto index = static_cast<std::size_t>(source);
-  return index < source_names_.size() ? source_names_[index] : kUnknown;
+  const auto found = source_names_.find(source);
+  return found == source_names_.end() ? kUnknown : found->second;
 }
 
 Status ExportSource::CheckSelection(const Selection& selection) const {
   for (const std::string& wanted : selection.sources) {
     const bool exists = std::any_of(source_names_.begin(), source_names_.end(),
-                                    [&](const std::string& name) { return IsNamed(name, wanted); });
+                                    [&](const auto& source) { return IsNamed(source.second, wanted); });
     if (exists) continue;
     std::string known;
-    for (const std::string& name : source_names_) known += (known.empty() ? "" : ", ") + name;
+    for (const auto& [number, name] : source_names_) known += (known.empty() ? "" : ", ") + name;
     return InvalidConfig("--select source=" + wanted + ": the run has no such source; it has " + known +
                          ". Nothing was written");
   }
@@ -128,12 +132,14 @@ Result<std::vector<ExportRow>> ExportSource::RowsOf(std::int64_t chunk, const Se
     DRAFTMILL_ASSIGN_OR_RETURN(samples, state.Samples(chunk));
     DRAFTMILL_ASSIGN_OR_RETURN(shards, state.Shards(chunk));
   }
-  const auto source_of = [&samples](const SampleKey& key) {
+  const auto key_of = [](const SampleRecord& sample) {
+    return SampleKey{sample.sample_id, static_cast<std::int32_t>(sample.variant)};
+  };
+  const auto source_of = [&](const SampleKey& key) {
     const auto found =
-        std::lower_bound(samples.begin(), samples.end(), key, [](const SampleRecord& sample, const SampleKey& k) {
-          return SampleKey{sample.sample_id, static_cast<std::int32_t>(sample.variant)} < k;
-        });
-    return found == samples.end() ? std::int64_t{-1} : found->source;
+        std::lower_bound(samples.begin(), samples.end(), key,
+                         [&](const SampleRecord& sample, const SampleKey& k) { return key_of(sample) < k; });
+    return found == samples.end() || key_of(*found) != key ? std::int64_t{-1} : found->source;
   };
   std::vector<ExportRow> rows;
   for (const ShardRecord& shard : shards) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -90,7 +91,7 @@ class ExportSource {
   VocabMap vocab_;
   std::optional<FinalNorm> final_norm_;
   std::vector<SourceChunk> chunks_;
-  std::vector<std::string> source_names_;
+  std::map<std::int64_t, std::string> source_names_;
 };
 
 }  // namespace draftmill

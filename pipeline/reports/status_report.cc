@@ -206,7 +206,8 @@ Result<RunStatus> ReadRunStatus(FileSystem& files, const std::string& work_folde
   status.is_running = owner.has_value() && !last.finished_ms;
   status.exit_status = last.finished_ms && last.exit_status ? static_cast<int>(*last.exit_status) : kExitRunAgain;
   // A run that ended well may have left work: it was told to go no further, or damage was marked since.
-  if ((status.exit_status == 0 || status.exit_status == 3) && !IsComplete(progress)) status.exit_status = kExitRunAgain;
+  const bool ended_well = status.exit_status == kExitComplete || status.exit_status == kExitQuarantined;
+  if (ended_well && !IsComplete(progress)) status.exit_status = kExitRunAgain;
   status.facts = json::Object{{"work", work_folder},
                               {"run", RunFacts(last, static_cast<std::int64_t>(runs.size()), status.is_running, clock)},
                               {"stages", StageFacts(progress, status.is_running)},

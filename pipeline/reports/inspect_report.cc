@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "formats/corpus_chunk.h"
 #include "formats/manifest.h"
 #include "formats/shard_reader.h"
+#include "kernels/bfloat16.h"
 #include "pipeline/reports/facts_text.h"
 #include "stages/ingest/ingested_rows.h"
 #include "state/state_reader.h"
@@ -55,8 +55,6 @@ json::Value ChunkFacts(const std::vector<ChunkRecord>& chunks) {
   return json::Value(std::move(list));
 }
 
-float Bf16ToFloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-
 /// Mean over tokens of the L2 norm of one layer's state; "not finite" where there is a NaN or an infinity.
 json::Value MeanNorm(const std::vector<std::uint16_t>& states, std::size_t slot, std::size_t extent,
                      std::size_t hidden_size) {
@@ -65,7 +63,7 @@ json::Value MeanNorm(const std::vector<std::uint16_t>& states, std::size_t slot,
   for (std::size_t first = slot * hidden_size; first < states.size(); first += extent) {
     double sum_of_squares = 0;
     for (std::size_t i = 0; i < hidden_size; ++i) {
-      const double value = Bf16ToFloat(states[first + i]);
+      const double value = ToFloat(Bf16{states[first + i]});
       sum_of_squares += value * value;
     }
     sum_of_norms += std::sqrt(sum_of_squares);

@@ -32,7 +32,7 @@ struct ExtractOptions {
   std::string dtype;
   std::int64_t checked_positions = kCheckedPositions;  ///< of a batch, at which the model's head is read
   int threads = 1;                                     ///< of the engine's own arena
-  std::int64_t memory_bytes = 0;  ///< what weights, activations and states in flight may take together
+  std::int64_t memory_bytes = 0;  ///< what weights, activations and states in flight may take together; 0: no limit
   /// Sizes that are settled, as the plan has them; 0: not yet. The engine for GPUs decides from them where weights live.
   std::int64_t batch_tokens = 0;
   std::int64_t block_tokens = 0;
@@ -104,7 +104,7 @@ struct BlockRequest {
   std::vector<std::int64_t> batches;
 };
 
-/// Runs blocks through the target model. One instance per device; calls come from one thread at a time.
+/// Runs blocks through the target model, on the CPU or on all GPUs of the options. Calls come from one thread at a time.
 class Extractor {
  public:
   /// Loads (or prepares to stream) the weights.
@@ -112,7 +112,8 @@ class Extractor {
   virtual ~Extractor() = default;
 
   /// Computes the block and hands each wanted batch to `emit` in plan order, from the calling thread. A failure of
-  /// `emit` ends the call with that failure. `should_stop` is asked between layers; true ends with kCancelled.
+  /// `emit` ends the call with that failure. `should_stop` is asked between layers; true ends with kCancelled; it may be
+  /// empty.
   virtual Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
                               const std::function<bool()>& should_stop) = 0;
 

@@ -175,3 +175,30 @@ def test_doctor_without_tokenizer_and_reference_looks_at_headers(model):
     assert facts["family"] == "llama"
     assert facts["examination"]["sound"] is None
     assert "tokenizer" in facts["examination"]["verdict"]
+
+
+def test_doctor_takes_the_weights_that_a_run_takes(model, rows, tmp_path):
+    reference = tmp_path / "reference.safetensors"
+    assert draftmill("states", "--model", model, "--input", rows, "--output", reference, "--layers", "3", "--dtype", "float32").returncode == 0
+    result = draftmill("doctor", "model", model, "--reference", reference, "--dtype", "float32", "--device", "cpu", "--weights", "sharded")
+    assert result.returncode != 0
+    assert "shares weights out over GPUs" in result.stderr  # and is no unknown word
+
+
+def test_bench_extract_refuses_what_cannot_be_measured(model):
+    impossible = {"--device": "tpu", "--weights": "somewhere", "--threads": "0", "--seconds": "0", "--disk-seconds": "-1",
+                  "--product-seconds": "-1", "--mean-tokens": "0", "--max-tokens": "8", "--batch-tokens": "-1", "--block-tokens": "-1"}
+    for option, value in impossible.items():
+        result = draftmill("bench", "extract", model, "--layers", "3", option, value)
+        assert (result.returncode, result.stdout) == (2, ""), (option, result)
+        assert f"{option}: " in result.stderr
+        assert "loading" not in result.stderr
+
+
+def test_bench_extract_measures_a_small_model(model):
+    result = draftmill("bench", "extract", model, "--device", "cpu", "--layers", "3", "--seconds", "0.01",
+                       "--mean-tokens", "16", "--max-tokens", "64", "--json")
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert 16 <= facts["mean_tokens"] <= 64
+    assert facts["to_nowhere"]["tokens"] > 0

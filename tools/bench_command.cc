@@ -77,23 +77,37 @@ void AddExtract(CLI::App& bench, CommandOutcome& outcome) {
   auto request = std::make_shared<ExtractBenchRequest>();
   auto as_json = std::make_shared<bool>(false);
   command->add_option("MODEL", request->options.model_folder, "The model folder")->required();
-  command->add_option("--device", request->options.device, "auto, cpu or cuda")->capture_default_str();
+  command->add_option("--device", request->options.device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   command->add_option("--layers", request->options.layers, "Captured x_k, ascending; eagle3's where left out")
       ->delimiter(',');
   command->add_option("--threads", request->options.threads, "Threads of loading, and of the CPU engine")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--seconds", request->seconds, "Of each measurement of the engine")->capture_default_str();
+  command->add_option("--seconds", request->seconds, "Of each measurement of the engine")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--disk-seconds", request->disk_seconds, "Of the one with shards; 0 for the same")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--product-seconds", request->product_seconds, "Of each measurement of products, GPUs only")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--mean-tokens", request->mean_tokens, "Of a sample, nearly")->capture_default_str();
-  command->add_option("--max-tokens", request->max_tokens, "Of a sample")->capture_default_str();
+  command->add_option("--mean-tokens", request->mean_tokens, "Of a sample, nearly")
+      ->check(CLI::Range(kShortestBenchSample, kLongestBenchSample))
+      ->capture_default_str();
+  command->add_option("--max-tokens", request->max_tokens, "Of a sample")
+      ->check(CLI::Range(kShortestBenchSample, kLongestBenchSample))
+      ->capture_default_str();
   command->add_option("--batch-tokens", request->batch_tokens, "Token budget of a batch; 0 for auto")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--block-tokens", request->block_tokens, "Token budget of a block; 0 for auto")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--weights", request->options.weights, "auto, resident, sharded or streamed")
+      ->check(CLI::IsMember({"auto", "resident", "sharded", "streamed"}))
       ->capture_default_str();
   command
       ->add_option("--memory", request->options.memory_bytes,

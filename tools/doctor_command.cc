@@ -61,7 +61,7 @@ void AddDoctorCommand(CLI::App& app, CommandOutcome& outcome) {
       ->type_name("K,K,...");
   model->add_option("--dtype", extract.dtype)->check(CLI::IsMember({"bfloat16", "float32"}));
   model->add_option("--device", extract.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  model->add_option("--weights", extract.weights)->check(CLI::IsMember({"auto", "resident", "streamed"}));
+  model->add_option("--weights", extract.weights)->check(CLI::IsMember({"auto", "resident", "sharded", "streamed"}));
   model->add_option("--numerics", extract.numerics)->check(CLI::IsMember({"hf", "fused"}));
   model->add_option("--threads", extract.threads)->check(CLI::Range(1, 1024));
   model->add_flag("--json", options->json, "Print JSON");

@@ -53,7 +53,7 @@ TokenizedChunk RandomChunk(const ExtractBenchRequest& request, std::int64_t voca
   chunk.cu_seqlens.push_back(0);
   for (std::int64_t i = 0; i < kSamples; ++i) {
     const auto drawn = static_cast<std::int64_t>(std::exp(normal(random)));
-    const std::int64_t tokens = std::clamp<std::int64_t>(drawn, 16, request.max_tokens);
+    const std::int64_t tokens = std::clamp(drawn, kShortestBenchSample, request.max_tokens);
     for (std::int64_t t = 0; t < tokens; ++t) chunk.input_ids.push_back(token(random));
     chunk.sample_id.push_back(i);
     chunk.variant.push_back(0);

@@ -18,16 +18,20 @@
 
 namespace draftmill {
 
+/// What a sample may have at least and at most, in tokens.
+inline constexpr std::int64_t kShortestBenchSample = 16;
+inline constexpr std::int64_t kLongestBenchSample = std::int64_t{1} << 20;
+
 struct ExtractBenchRequest {
   ExtractOptions options;
   double seconds = 30;              ///< of each measurement of the engine
   double disk_seconds = 0;          ///< of the one with shards, where it is to be another; 0: the same
   double product_seconds = 20;      ///< of each measurement of products
-  std::int64_t mean_tokens = 1856;  ///< of a sample, nearly
-  std::int64_t max_tokens = 4096;
-  std::int64_t batch_tokens = 0;  ///< 0 for auto
-  std::int64_t block_tokens = 0;  ///< 0 for auto
-  std::string work_folder;        ///< where shards are written, and deleted once published; empty: to nowhere only
+  std::int64_t mean_tokens = 1856;  ///< of a sample, nearly; in the bounds above
+  std::int64_t max_tokens = 4096;   ///< of a sample; in the bounds above
+  std::int64_t batch_tokens = 0;    ///< 0 for auto
+  std::int64_t block_tokens = 0;    ///< 0 for auto
+  std::string work_folder;          ///< where shards are written, and deleted once published; empty: to nowhere only
 };
 
 inline constexpr double kRateSpanSeconds = 15;

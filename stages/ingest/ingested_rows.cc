@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zstd.h>
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -45,9 +46,12 @@ Result<std::string> Unpacked(std::string_view packed) {
   return text;
 }
 
-Result<std::int64_t> IntegerField(const json::Value& line, std::string_view key) {
+/// A number or a place: from 0 to `most`.
+Result<std::int64_t> IntegerField(const json::Value& line, std::string_view key,
+                                  std::int64_t most = std::numeric_limits<std::int64_t>::max() - 1) {
   const json::Value* value = line.Find(key);
   if (value == nullptr || !value->is_integer()) return Corrupt("a row without " + std::string(key));
+  if (value->as_integer() < 0 || value->as_integer() > most) return Corrupt("a row whose " + std::string(key) + " cannot be");
   return value->as_integer();
 }
 
@@ -56,7 +60,8 @@ Result<IngestedRow> ReadRow(std::string_view text) {
   if (!line.ok()) return Corrupt("a row is no JSON: " + line.status().message());
   IngestedRow row;
   DRAFTMILL_ASSIGN_OR_RETURN(row.sample_id, IntegerField(*line, "sample_id"));
-  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t source, IntegerField(*line, "source"));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t source,
+                             IntegerField(*line, "source", std::numeric_limits<std::int32_t>::max()));
   DRAFTMILL_ASSIGN_OR_RETURN(row.place.row, IntegerField(*line, "row"));
   DRAFTMILL_ASSIGN_OR_RETURN(row.place.line, IntegerField(*line, "line"));
   DRAFTMILL_ASSIGN_OR_RETURN(row.place.byte_offset, IntegerField(*line, "byte_offset"));

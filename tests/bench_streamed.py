@@ -93,7 +93,7 @@ def write_rows(path, tokens):
     with open(path, "w", encoding="utf-8") as file:
         for _ in range(tokens // SEQUENCE):
             contents = ("".join(generator.choices(LETTERS, k=SEQUENCE // 2)) for _ in range(2))
-            messages = [{"role": role, "content": content} for role, content in zip(("user", "assistant"), contents)]
+            messages = [{"role": role, "content": content} for role, content in zip(("user", "assistant"), contents, strict=True)]
             file.write(json.dumps({"messages": messages}) + "\n")
 
 

@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
-from real_conversations import conversations  # noqa: E402
-from tiny_model import make_tiny_model  # noqa: E402
-from tokenizer_oracle import unpack  # noqa: E402
-from work_folder import WorkFolder  # noqa: E402
+from real_conversations import conversations
+from tiny_model import make_tiny_model
+from tokenizer_oracle import unpack
+from work_folder import WorkFolder
 
 
 def make_model(data, folder):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
-from tokenizer_oracle import HuggingFaceOracle, KimiOracle, NAMES, json_values, strings_of, unpack  # noqa: E402
+from tokenizer_oracle import NAMES, HuggingFaceOracle, KimiOracle, json_values, strings_of, unpack
 
 KINDS = ["english", "code", "chinese", "mixed"]
 PASSES = 5
@@ -46,7 +46,7 @@ def make_texts(data):
                       "llamafactory/glaive_toolcall_en_demo.json")
     human_eval = gzip.decompress((conversations / "humaneval/HumanEval.jsonl.gz").read_bytes()).decode()
     code = [r["prompt"] + r["canonical_solution"] + r["test"] for r in map(json.loads, human_eval.splitlines())]
-    mixed = [text for group in zip(rows("zh"), rows("en"), rows("ja"), rows("th")) for text in group]
+    mixed = [text for group in zip(rows("zh"), rows("en"), rows("ja"), rows("th"), strict=False) for text in group]
     return {"english": [t for t in english if t.isascii()], "code": code, "chinese": rows("zh"), "mixed": mixed}
 
 

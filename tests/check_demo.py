@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from work_folder import CORPUS_TENSORS, SHARD_TENSORS, WorkFolder, hash64, hash128, header_of, samples_of, tensors_of
-from work_folder import token_hash
+from work_folder import CORPUS_TENSORS, SHARD_TENSORS, WorkFolder, hash64, hash128, header_of, samples_of, tensors_of, token_hash
 
 DEMO_LEAST = "chunks=8,shards=20,batches=60,conversations=256"
 

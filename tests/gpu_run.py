@@ -71,8 +71,7 @@ class Workplace:
         text = pipeline.format(work=name, weights=weights, memory=memory, occupied=occupied)
         pipeline = self.folder / f"{name}.yaml"
         pipeline.write_text(text)
-        log = open(self.folder / f"{name}.log", "ab")
-        with log:
+        with open(self.folder / f"{name}.log", "ab") as log:
             return subprocess.Popen([self.binary, "run", pipeline], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                     env={**os.environ, **environment})
 
@@ -196,7 +195,8 @@ def check_full(place, gpus):
         assert old in pipeline
         pipeline = pipeline.replace(old, new)
     place.run("roomy", pipeline=pipeline)
-    hold = ("import sys, torch\nkept = []\nsize = 1 << 34\nwhile size >= 1 << 20:\n    try:\n        kept.append(torch.empty(size, dtype=torch.uint8, device='cuda'))\n"
+    hold = ("import sys, torch\nkept = []\nsize = 1 << 34\nwhile size >= 1 << 20:\n    try:\n"
+            "        kept.append(torch.empty(size, dtype=torch.uint8, device='cuda'))\n"
             "    except RuntimeError:\n        size //= 2\nprint('full', flush=True)\nsys.stdin.read()")
     process = place.begin("full", pipeline=pipeline, CUDA_VISIBLE_DEVICES="0")
     await_shard(place, "full", process, 1)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from finished_run import BINARY, draftmill, make_finished_run
 from work_folder import tensors_of
 

@@ -76,8 +76,7 @@ class Workplace:
         return self.folder / name
 
     def start(self, pipeline):
-        log = open(pipeline.with_suffix(".log"), "ab")  # both starts of a run write to it
-        with log:
+        with open(pipeline.with_suffix(".log"), "ab") as log:  # both starts of a run write to it
             return subprocess.Popen([self.binary, "run", pipeline], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def finish(self, pipeline):

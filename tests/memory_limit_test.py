@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+
 from byte_model import make_byte_model
 
 ROOT = Path(__file__).resolve().parent.parent

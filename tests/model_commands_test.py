@@ -90,7 +90,7 @@ def test_rows_come_back_in_their_order(model, rows, tmp_path):
     assert json.loads(result.stdout)["tokens"] == sum(map(len, ROWS))
     tensors, metadata = read(output)
     assert tensors["cu_seqlens"].tolist() == [0, 3, 43, 44, 73]
-    assert tensors["input_ids"].tolist() == sum(ROWS, [])
+    assert tensors["input_ids"].tolist() == [token for row in ROWS for token in row]
     assert tensors["sample_state"].tolist() == [0] * 4
     assert tensors["hidden_states"].shape == (73, 3, HIDDEN)
     assert json.loads(metadata["layers"]) == [0, 1, 3]
@@ -112,7 +112,8 @@ def test_what_cannot_be_computed_is_refused_before_anything(model, rows, tmp_pat
     output = tmp_path / "states.safetensors"
     bad_rows = tmp_path / "bad.jsonl"
     cases = []
-    for line, part in (('{"input_ids": []}', "at least one token"), ('{"ids": [1]}', "input_ids"), ('{"input_ids": [-1]}', "no token id"), ("nonsense", "bad.jsonl:1")):
+    for line, part in (('{"input_ids": []}', "at least one token"), ('{"ids": [1]}', "input_ids"),
+                       ('{"input_ids": [-1]}', "no token id"), ("nonsense", "bad.jsonl:1")):
         bad_rows.write_text(line + "\n")
         cases.append((draftmill("states", "--model", model, "--input", bad_rows, "--output", output, "--layers", "3"), part))
     cases.append((draftmill("states", "--model", model, "--input", rows, "--output", output), "no default EAGLE-3 layers"))

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from finished_run import BINARY, make_finished_run
 
 pytest.importorskip("setuptools", minversion="70.1", reason="older ones build no wheels by themselves")

@@ -94,7 +94,7 @@ def test_damage_is_repaired_to_the_same_bytes(run):
     generator = random.Random(8)
     expected = run.published()
     for _ in range(times(3, 40)):
-        files = generator.sample([*expected, "run.json"], 8) + ["final_norm.safetensors"]
+        files = [*generator.sample([*expected, "run.json"], 8), "final_norm.safetensors"]
         for name in dict.fromkeys(files):
             flip(run.work / name, generator)
         status, report, _ = verify(run, "--repair")

@@ -99,7 +99,8 @@ def test_a_file_above_the_users_limit_ends_a_run_with_words(finished, tmp_path):
     expected = run.published()
     shutil.rmtree(run.work)
     for kibibytes in (8, 64, 128, 200):
-        limited = subprocess.run(f"ulimit -f {kibibytes}; {BINARY} run {run.pipeline}", shell=True, check=False, capture_output=True, text=True, executable="/bin/bash")
+        limited = subprocess.run(f"ulimit -f {kibibytes}; {BINARY} run {run.pipeline}", shell=True, check=False, capture_output=True,
+                                 text=True, executable="/bin/bash")
         assert limited.returncode in (FAULTY, NOT_STARTED), f"{kibibytes}: {limited.returncode}: {limited.stderr}"
         assert "draftmill: " in limited.stderr and str(run.work) in limited.stderr, limited.stderr
     assert run.run() == QUARANTINED, run.last_words()
@@ -368,10 +369,8 @@ def test_a_run_whose_terminal_closes_stops_or_goes_on_as_it_was_told(finished, t
     deadline = time.monotonic() + 30
     while not list((run.work / "shards").rglob("*.safetensors")) and time.monotonic() < deadline:
         os.set_blocking(terminal, False)
-        try:
+        with contextlib.suppress(OSError):  # nothing to read now, or under nohup nobody who writes
             os.read(terminal, 65536)
-        except OSError:  # nothing to read now, or under nohup nobody who writes
-            pass
         time.sleep(0.01)
     assert process.poll() is None
     os.close(terminal)

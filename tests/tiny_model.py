@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
-from make_demo_model import write_safetensors  # noqa: E402
+from make_demo_model import write_safetensors
 
 HIDDEN_SIZE = 32
 KV_SIZE = 16

@@ -9,9 +9,9 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
 from finished_run import BINARY, ROOT, make_finished_run
 
 pytestmark = pytest.mark.skipif(not BINARY.is_file(), reason=f"{BINARY} is not built")

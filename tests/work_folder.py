@@ -55,7 +55,7 @@ def tensors_of(path):
 
     with safe_open(path, framework="pt") as file:
         tensors = {}
-        for name in file.keys():
+        for name in file.keys():  # noqa: SIM118 - no dict, and not iterable
             value = file.get_tensor(name)
             tensors[name] = (value.view(torch.uint16) if value.dtype == torch.bfloat16 else value).numpy()
         return tensors

@@ -98,7 +98,7 @@ class GgufFile:
     """An open GGUF file: `metadata` (name -> value) and the names of `tensors`; `tensor(name)` gives float32."""
 
     def __init__(self, path):
-        self._file = open(path, "rb")
+        self._file = open(path, "rb")  # noqa: SIM115 - for as long as this object
         try:
             self._data = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError as error:

@@ -120,7 +120,7 @@ def main():
     parser.add_argument("--keep-nulls", action="store_true", help="write fields that are null as null")
     parser.add_argument("--force", action="store_true", help="replace files that are there")
     arguments = parser.parse_args()
-    if arguments.output:
+    if arguments.output:  # noqa: SIM108 - two lines say it better
         jobs = [(arguments.parquet, arguments.output)]
     else:
         jobs = [([path], path.with_suffix(".jsonl.zst")) for path in arguments.parquet]

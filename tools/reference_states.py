@@ -11,6 +11,7 @@ and safetensors; loads the whole model.
 import argparse
 import json
 import sys
+from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
@@ -55,7 +56,7 @@ def main():
     model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=getattr(torch, arguments.dtype)).eval()
     depth = model.config.get_text_config().num_hidden_layers
     layers = [int(layer) for layer in arguments.layers.split(",")] if arguments.layers else default_layers(depth)
-    texts = open(arguments.text, encoding="utf-8").read().splitlines() if arguments.text else SENTENCES
+    texts = Path(arguments.text).read_text(encoding="utf-8").splitlines() if arguments.text else SENTENCES
     rows = [ids for ids in (tokenizer(text)["input_ids"] for text in texts) if ids]
     bounds = [0]
     for ids in rows:

@@ -96,12 +96,14 @@ def compare_gpt_oss(driver, data, scratch):
     if any("error" in sample for sample in samples):
         return [sample["error"] for sample in samples if "error" in sample]
     found, theirs, end, last = [], [], 200007, 200002
-    for token, bit, before in zip(right["input_ids"], right["loss_mask"], [0, *right["loss_mask"]]):
+    for token, bit, before in zip(right["input_ids"], right["loss_mask"], [0, *right["loss_mask"][:-1]], strict=True):
         if bit:
             theirs += [] if before else [[]]
             theirs[-1].append(token)
-    for turn, sample in zip(theirs, samples):
-        ours = [token for token, bit in zip(sample["input_ids"], sample["loss_mask"]) if bit]
+    if len(samples) != len(theirs):
+        return [f"{len(samples)} samples, right are {len(theirs)}"]
+    for turn, sample in zip(theirs, samples, strict=True):
+        ours = [token for token, bit in zip(sample["input_ids"], sample["loss_mask"], strict=True) if bit]
         if turn[-1] != end or ours != [*turn[:-1], last]:
             found.append(f"supervised {ours} is not {turn} with <|return|> for the last <|end|>")
     if len(theirs) != len(samples):
@@ -140,7 +142,7 @@ def main():
         results.append(("harmony/test_simple_tool_call", compare_harmony(driver, data, scratch)))
         for name, found in results:
             failed += bool(found)
-            print(f"{name}: {'as it must be' if not found else found}")
+            print(f"{name}: {found if found else 'as it must be'}")
     status = driver.close()
     return 0 if failed == 0 and status == 0 else 1
 

@@ -56,7 +56,7 @@ def input_lines(case, name):
 
 def supervised_pieces(sample):
     data, pieces, before = sample["text"].encode(), [], 0
-    for (begin, end), bit in zip(sample["offsets"], sample["loss_mask"]):
+    for (begin, end), bit in zip(sample["offsets"], sample["loss_mask"], strict=True):
         if bit and before:
             pieces[-1] = (pieces[-1][0], end)
         elif bit:

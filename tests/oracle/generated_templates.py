@@ -25,10 +25,11 @@ ROW = {"messages": [
     {"role": "assistant", "content": "a,b,,c", "flag": True, "nothing": None, "d": {"B": 1, "a": [1, {"z": "é"}], "c": {}}},
     {"role": "user", "content": "", "list": ["x", "Y", "x", ""]}], "tools": [{"name": "t"}]}
 VARIABLES = {"s": "ab cd", "i": 7, "neg": -3, "fl": 2.0, "yes": True, "no": False, "nil": None, "l": [3, 1, 2],
-             "d": {"k": "v", "n": 1, "x": [1]}, "tree": [{"v": "a", "c": [{"v": "b", "c": []}, {"v": "b", "c": [{"v": "c"}]}]}, {"v": "a"}], "u": "straße ΑΣ\u00a0"}
+             "d": {"k": "v", "n": 1, "x": [1]},
+             "tree": [{"v": "a", "c": [{"v": "b", "c": []}, {"v": "b", "c": [{"v": "c"}]}]}, {"v": "a"}], "u": "straße ΑΣ\u00a0"}
 TEXTS = ["'a'", "''", "'ab cd'", "' x '", "'é,b'", "\"it's\"", "'a\\nb'", "'Ab'"]
 NUMBERS = ["0", "1", "2", "-1", "3", "1.5", "10"]
-NAMES = list(VARIABLES) + ["messages", "missing", "m", "x", "tools"]
+NAMES = [*VARIABLES, "messages", "missing", "m", "x", "tools"]
 METHODS = ["strip()", "upper()", "lower()", "title()", "capitalize()", "split()", "split(',')", "split(' ', 1)", "rsplit(' ', 1)",
            "startswith('a')", "endswith(('b', 'd'))", "replace('a', 'bb')", "replace('', '-')", "lstrip('a ')", "rstrip()",
            "find('b')", "count('a')", "items()", "keys()", "values()", "get('k')", "get('zz', 5)", "splitlines()", "isdigit()",

@@ -70,7 +70,7 @@ def tokens_of(text, stops):
 
 
 def common_prefix(a, b):
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 STOPS_IN_USE = []
@@ -148,7 +148,7 @@ def expected_mask(source, row, variables, stops, count, turns):
 def show(text, tokens, mask):
     pieces, out = "", []
     data = text.encode()
-    for (begin, end, _), bit in zip(tokens, mask):
+    for (begin, end, _), bit in zip(tokens, mask, strict=True):
         if bit:
             pieces = (pieces or b"") + data[begin:end] if pieces else data[begin:end]
         elif pieces:

@@ -92,7 +92,7 @@ def violations(sample, marks, stops, turns):
     """What does not hold of a sample. Marks that the template changed (escaped, say) are not looked at."""
     text, data = sample["text"], sample["text"].encode()
     supervised = [0] * len(data)
-    for (begin, end), bit in zip(sample["offsets"], sample["loss_mask"]):
+    for (begin, end), bit in zip(sample["offsets"], sample["loss_mask"], strict=True):
         supervised[begin:end] = [bit] * (end - begin)
     spans = [(m.group(1), len(text[:m.start()].encode()), len(text[:m.end()].encode())) for m in MARKS.finditer(text)]
     for number, begin, end in spans:
@@ -101,12 +101,12 @@ def violations(sample, marks, stops, turns):
             yield f"text {data[begin:end].decode()!r} of message {index} is supervised"
         if is_assistant and index in turns and not all(supervised[begin:end]):
             yield f"text {data[begin:end].decode()!r} of the assistant's message {index} is not supervised"
-    for (number, _, end), (_, after, _) in zip(spans, [*spans[1:], (None, len(data), None)]):
+    for (number, _, end), (_, after, _) in zip(spans, [*spans[1:], (None, len(data), None)], strict=True):
         index, is_assistant = marks[number]
         last = all(marks[other][0] != index for other, begin, _ in spans if begin > end)
         if not is_assistant or index not in turns or not last:
             continue
-        follows = re.match(r"\s*(%s)" % "|".join(map(re.escape, stops)), data[end:after].decode())
+        follows = re.match(rf"\s*({'|'.join(map(re.escape, stops))})", data[end:after].decode())
         if follows and not supervised[end + len(data[end:after].decode()[:follows.end()].encode()) - 1]:
             yield f"the stop token {follows.group(1)!r} after message {index} is not supervised"
 

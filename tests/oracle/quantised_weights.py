@@ -78,9 +78,8 @@ def mxfp4(experts):
 
 def linear_modules(tensors, skip):
     for name in sorted(tensors):
-        if name.endswith("_proj.weight") or name.endswith("_proj_with_mqa.weight"):
-            if not any(part in name for part in skip):
-                yield name.removesuffix(".weight")
+        if name.endswith(("_proj.weight", "_proj_with_mqa.weight")) and not any(part in name for part in skip):
+            yield name.removesuffix(".weight")
 
 
 # int4: (type of the scales, what the quantisation leaves out besides the head)

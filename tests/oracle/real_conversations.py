@@ -7,6 +7,11 @@ from pathlib import Path
 TEST_DATA = Path(os.environ.get("DRAFTMILL_TEST_DATA", "../shared/data"))
 
 
+def _lines(path):
+    with path.open(encoding="utf-8") as file:
+        yield from file
+
+
 def _texts(content):
     return content if isinstance(content, str) else "".join(part["value"] for part in content)
 
@@ -15,17 +20,17 @@ def conversations():
     """MT-bench with GPT-4's reference answers, then LLaMA-Factory's SFT demo."""
     folder = TEST_DATA / "conversations"
     questions = {}
-    for line in open(folder / "eagle_bench" / "mt_bench.jsonl", encoding="utf-8"):
+    for line in _lines(folder / "eagle_bench" / "mt_bench.jsonl"):
         row = json.loads(line)
         questions[row["question_id"]] = row
-    for line in open(folder / "eagle_bench" / "mt_bench_gpt4_reference.jsonl", encoding="utf-8"):
+    for line in _lines(folder / "eagle_bench" / "mt_bench_gpt4_reference.jsonl"):
         answer = json.loads(line)
         turns = questions[answer["question_id"]].get("turns") or questions[answer["question_id"]]["prompt"]
         messages = []
-        for question, reply in zip(turns, answer["choices"][0]["turns"]):
+        for question, reply in zip(turns, answer["choices"][0]["turns"], strict=False):
             messages += [{"role": "user", "content": question}, {"role": "assistant", "content": reply}]
         yield messages
-    for line in open(folder / "llamafactory" / "v1_sft_demo.jsonl", encoding="utf-8"):
+    for line in _lines(folder / "llamafactory" / "v1_sft_demo.jsonl"):
         messages = [{"role": message["role"], "content": _texts(message["content"])} for message in json.loads(line)["messages"]]
         if any(message["role"] == "assistant" for message in messages):
             yield messages

@@ -2,7 +2,6 @@
 
 import torch
 
-
 # Families whose attention sdpa cannot compute: sinks, soft caps.
 EAGER = ("gpt_oss", "gemma2")
 
@@ -26,7 +25,7 @@ def model_states(model, ids, layers, attention_mask=None):
             out = model.model(input_ids=ids, attention_mask=attention_mask, output_hidden_states=True, use_cache=False)
     finally:
         hook.remove()
-    states = list(out.hidden_states[:-1]) + [last[-1]]
+    states = [*out.hidden_states[:-1], last[-1]]
     return torch.stack([states[k] for k in layers], dim=2)
 
 

@@ -60,7 +60,7 @@ def write_reference(folder, path):
     for ids in rows:
         bounds.append(bounds[-1] + len(ids))
     save_file({"hidden_states": torch.cat([reference_states.states_of(model, ids, layers) for ids in rows]).contiguous(),
-               "input_ids": torch.tensor(sum(rows, []), dtype=torch.int32), "cu_seqlens": torch.tensor(bounds)},
+               "input_ids": torch.tensor([token for row in rows for token in row], dtype=torch.int32), "cu_seqlens": torch.tensor(bounds)},
               path, metadata={"layers": json.dumps(layers)})
 
 

@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-import jinja2
-from driver import Driver
 from transformers.utils import chat_template_utils
+
+from driver import Driver
 
 NOW = "2025-03-09T07:05:03"
 ROOT = Path(__file__).resolve().parents[2]

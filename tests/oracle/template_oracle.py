@@ -21,7 +21,7 @@ def show(text):
 
 
 def first_difference(ours, theirs):
-    at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     return f"at {at}: ours {ours[max(0, at - 40):at + 60]!r}, jinja2 {theirs[max(0, at - 40):at + 60]!r}"
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 SKIPPED = 77
 try:
     import template_corpus as corpus
-    from tokenizer_oracle import (KIMI_NAMED, NORMALIZING, HuggingFaceOracle, KimiOracle, corpus_texts, random_texts, tiles, unpack,
-                                  widened)
+    from tokenizer_oracle import KIMI_NAMED, NORMALIZING, HuggingFaceOracle, KimiOracle, corpus_texts, random_texts, tiles, unpack, widened
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(SKIPPED)
@@ -79,7 +78,8 @@ def conversations(command, name, oracle, template, folder, model):
     lines = run(command, *arguments, path)
     if [line["row"] for line in lines] != list(range(len(rows))):
         yield "not one line for each row"
-    for row, line in zip(rows, lines):
+        return
+    for row, line in zip(rows, lines, strict=True):
         right = corpus.render(source, normalized(row), corpus.BASE_VARIABLES)
         if isinstance(right, Exception) or "error" in line:
             excused = line.get("reason") in ("generation_prompt", "no_supervised_token")
@@ -100,7 +100,8 @@ def texts(command, name, oracle, folder, model, data):
     lines = run(command, *model, path)
     if len(lines) != len(some):
         yield "not one line for each text"
-    for text, line, (ids, offsets) in zip(some, lines, oracle.encode(some)):
+        return
+    for text, line, (ids, offsets) in zip(some, lines, oracle.encode(some), strict=True):
         found = compare(name, line, text, ids, offsets)
         if found:
             yield found

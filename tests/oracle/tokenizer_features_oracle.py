@@ -48,7 +48,8 @@ NORMALIZERS = (
                 {"type": "Replace", "pattern": {"String": " "}, "content": "▁"})]
 )
 PATTERNS = [r"\s+", r"\p{N}{1,3}+", r"\w+|[^\w\s]+", r"[\p{L}&&[^\p{Lu}]]+", r"(?<=\p{L})\p{N}", r"\p{Han}", r"^.", r".$", r"x*",
-            r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\b\w", r"(?i:'s|'t|'ll)", r"(?i:[j-s]+)", r"'(?i:[sdmt]|ll|ve|re)|(?i:[a-ik-z_])[\r\n]*+", r"[\p{P}$<>|]+(?!\S)", r"\S{2}?", r"[a-f\x{4e00}-\x{9fa5}]{,2}"]
+            r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\b\w", r"(?i:'s|'t|'ll)", r"(?i:[j-s]+)",
+            r"'(?i:[sdmt]|ll|ve|re)|(?i:[a-ik-z_])[\r\n]*+", r"[\p{P}$<>|]+(?!\S)", r"\S{2}?", r"[a-f\x{4e00}-\x{9fa5}]{,2}"]
 PRE_TOKENIZERS = (
     [split(r"\p{P}+|\s", behavior, invert) for behavior in BEHAVIORS for invert in (False, True)]
     + [split("a", behavior, invert, "String") for behavior in BEHAVIORS for invert in (False, True)]
@@ -150,7 +151,7 @@ def main():
     if not (arguments.data / "tokenizers").is_dir():
         print(f"skipped: no test data at {arguments.data}; set DRAFTMILL_TEST_DATA")
         return SKIPPED
-    texts = list(random_texts(arguments.random, ADDED + ["<s>", "<|endoftext|>", "token", " the "], arguments.seed)) + ["", " ", "  a"]
+    texts = [*random_texts(arguments.random, [*ADDED, "<s>", "<|endoftext|>", "token", " the "], arguments.seed), "", " ", "  a"]
     failures = count = 0
     with tempfile.TemporaryDirectory() as folder:
         bases = [json.loads(unpack(arguments.data, name, folder).read_text()) for name in ("llama2", "gpt2")]
@@ -160,8 +161,8 @@ def main():
             path = Path(folder) / "tokenizer.json"
             path.write_text(json.dumps(tokenizer))
             oracle, driver = HuggingFaceOracle(path), Driver(arguments.driver, path)
-            wrong = [(text, ours, ids) for text, (ids, _), (ours, _) in zip(texts, oracle.encode(texts), driver.encode(texts))
-                     if ours != ids]
+            answers = zip(texts, oracle.encode(texts), driver.encode(texts), strict=True)
+            wrong = [(text, ours, ids) for text, (ids, _), (ours, _) in answers if ours != ids]
             if wrong:
                 failures += 1
                 print(f"{name}: {len(wrong)} of {len(texts)} differ, first {wrong[0][0]!r}: ours {wrong[0][1]}, right {wrong[0][2]}")

@@ -60,7 +60,7 @@ class HuggingFaceOracle:
         self.added = [t.content for t in self.tokenizer.get_added_tokens_decoder().values()]
 
     def encode(self, texts):
-        for text, encoding in zip(texts, self.tokenizer.encode_batch(texts, add_special_tokens=False)):
+        for text, encoding in zip(texts, self.tokenizer.encode_batch(texts, add_special_tokens=False), strict=True):
             yield encoding.ids, byte_offsets(text, encoding.offsets)
 
 
@@ -138,7 +138,7 @@ class Driver:
                 continue
             values = struct.unpack_from(f"<{3 * count}i", data, at)
             at += 12 * count
-            yield list(values[0::3]), list(zip(values[1::3], values[2::3]))
+            yield list(values[0::3]), list(zip(values[1::3], values[2::3], strict=True))
 
 
 def widened(text, offsets):
@@ -172,12 +172,12 @@ class Comparison:
         self.texts = self.wrong_ids = self.wrong_ranges = 0
 
     def check(self, texts, what):
-        for text, (ids, offsets), (ours, ranges) in zip(texts, self.oracle.encode(texts), self.driver.encode(texts)):
+        for text, (ids, offsets), (ours, ranges) in zip(texts, self.oracle.encode(texts), self.driver.encode(texts), strict=True):
             self.texts += 1
             if ours != ids:
                 self.wrong_ids += 1
                 if self.wrong_ids <= MAX_REPORTS:
-                    first = next((i for i, (a, b) in enumerate(zip(ours or [], ids)) if a != b), -1)
+                    first = next((i for i, (a, b) in enumerate(zip(ours or [], ids, strict=False)) if a != b), -1)
                     print(f"{self.name}: {what}: other ids for {text[:200]!r} from token {first}: "
                           f"ours {(ours or [])[max(first, 0):][:8]} (of {len(ours or [])}), "
                           f"right {ids[max(first, 0):][:8]} (of {len(ids)}) {ranges if ours is None else ''}")
@@ -200,7 +200,8 @@ class Comparison:
 ALPHABETS = [
     "abcdefghijklmnopqrstuvwxyz", "ABCXYZ", "0123456789", " ", " \t\n\r", ".,;:!?'\"()[]{}<>/\\|@#$%^&*-_=+~`", "\n", "\r\n",
     "éèüñçßøåÅÉſK", "абвгдеЖЗИ", "αβγΔΩ", "中文字符测试汉语", "ひらがなカタカナー・", "한국어각", "ไทยภาษาุู้", "हिन्दीभाषा", "العربيةًٌ", "עבריתָ",
-    "\u0301\u0300\u0323\u0307\u030a", "👍🏽👨‍👩‍👧😀🇩🇪", "\u00a0\u2003\u3000\u2028\u0085\u200b\u180e\ufeff", "\u0000\u0001\u007f\u0090", "½²Ⅷ①٣", "〇〡⺀々", "ǅᾈ",
+    "\u0301\u0300\u0323\u0307\u030a", "👍🏽👨‍👩‍👧😀🇩🇪", "\u00a0\u2003\u3000\u2028\u0085\u200b\u180e\ufeff", "\u0000\u0001\u007f\u0090", "½²Ⅷ①٣", "〇〡⺀々",
+    "ǅᾈ",
     "'s't're've'm'll'd", "'S'T'RE'ſ", "\u1100\u1161\u11a8", "\ue000\U000f0000\U000e0001\u0378", "<|", "|>", "▁", "<0x0A>",
 ]
 

@@ -298,7 +298,7 @@ def positions_restart_in_a_batch(program, folder):
     """Rows packed into one batch are each at position 0 again."""
     case = Case(program, folder, tiny.llama())
     ours = case.states("none", "float32")
-    joined = states_oracle.reference_states(folder, [sum(case.samples, [])], case.layers, torch.float32)[0]
+    joined = states_oracle.reference_states(folder, [[token for sample in case.samples for token in sample]], case.layers, torch.float32)[0]
     right = states_oracle.relative_errors(ours, case.reference(torch.float32)).max()
     wrong = states_oracle.relative_errors(ours, joined).max()
     return right <= BOUND and wrong > 10 * BOUND, f"{right:.1e}, as one row {wrong:.1e}"
@@ -352,7 +352,8 @@ def head_trap(draftmill, folder, tied, mistake):
             for start in (3, 50, 77, 190)]
     states = torch.cat([states_oracle.model_states(model, torch.tensor([ids]), case.layers)[0] for ids in rows])
     bounds = torch.tensor([0, *(len(ids) for ids in rows)]).cumsum(0)
-    save_file({"hidden_states": states.contiguous(), "input_ids": torch.tensor(sum(rows, []), dtype=torch.int32), "cu_seqlens": bounds},
+    ids = torch.tensor([token for row in rows for token in row], dtype=torch.int32)
+    save_file({"hidden_states": states.contiguous(), "input_ids": ids, "cu_seqlens": bounds},
               folder / "reference.safetensors", metadata={"layers": json.dumps(case.layers)})
     right = head_agreement(draftmill, folder)
     case.rewrite_weights(mistake)

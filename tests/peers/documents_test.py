@@ -10,8 +10,8 @@ import pytest
 from conftest import BINARY, ROOT
 
 sys.path.insert(0, str(ROOT / "tests"))
-from finished_run import make_finished_run  # noqa: E402
-from trainer_documents_test import TRAINERS_PYTHON, commands_of  # noqa: E402
+from finished_run import make_finished_run
+from trainer_documents_test import TRAINERS_PYTHON, commands_of
 
 # Given last, they stand above what the page says.
 SHORT = {"train.py": ["--steps", "2", "--device", "cpu"], "judge.py": ["--device", "cpu"]}

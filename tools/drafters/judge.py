@@ -16,6 +16,7 @@ import warnings
 from pathlib import Path
 
 import torch
+
 from train import make_drafter, read_export
 
 DRAFTED_TOKENS = 5

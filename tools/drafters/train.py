@@ -19,7 +19,7 @@ from pathlib import Path
 # speculators compiles its model where it sees a GPU; both devices are to run the same operations.
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
-import torch  # noqa: E402
+import torch
 
 PACKED_TOKENS = 1024
 LEARNING_RATE = 6e-4

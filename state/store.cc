@@ -33,8 +33,7 @@ std::int64_t BytesOf(const std::vector<Record>& records) {
   return static_cast<std::int64_t>(records.size() * sizeof(Record));
 }
 
-}  // namespace
-
+/// A name for a run, made of its facts: "tidy-heron".
 std::string FriendlyName(const RunRecord& run) {
   const std::uint64_t hash =
       HashBytes64(run.host + '/' + run.boot_id + '/' + std::to_string(run.pid) + '/' + std::to_string(run.started_ms));
@@ -43,6 +42,8 @@ std::string FriendlyName(const RunRecord& run) {
   name += kAnimals[(hash / kAdjectives.size()) % kAnimals.size()];
   return name;
 }
+
+}  // namespace
 
 Result<std::unique_ptr<StateWriter>> StateWriter::Open(const std::string& work_folder, StateWriterOptions options) {
   DRAFTMILL_ASSIGN_OR_RETURN(WritableDatabase database,

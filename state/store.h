@@ -145,7 +145,4 @@ class StateWriter {
   std::thread thread_;
 };
 
-/// A name for a run, made of its facts: "tidy-heron".
-std::string FriendlyName(const RunRecord& run);
-
 }  // namespace draftmill

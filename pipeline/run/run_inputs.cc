@@ -208,8 +208,6 @@ Status CheckModelFolder(FileSystem& files, const std::string& folder) {
                   "tiktoken.model, and the chat template");
 }
 
-}  // namespace
-
 MemoryShares ShareMemory(std::int64_t memory_bytes) {
   MemoryShares shares;
   shares.ingest_bytes = std::clamp(memory_bytes / 8, 16 * kMiB, 256 * kMiB);
@@ -219,6 +217,8 @@ MemoryShares ShareMemory(std::int64_t memory_bytes) {
   shares.engine_bytes = memory_bytes - shares.chunk_credit_bytes - shares.states_queue_bytes;
   return shares;
 }
+
+}  // namespace
 
 Result<RunInputs> LoadRunInputs(const Config& config, FileSystem& files, const KnownRun& known,
                                 const TakeDevices& take_devices) {

@@ -30,7 +30,6 @@ struct MemoryShares {
   std::int64_t states_queue_bytes = 0;  ///< captured states between engine and writer
   std::int64_t engine_bytes = 0;        ///< weights, activations and captured states in the engine
 };
-MemoryShares ShareMemory(std::int64_t memory_bytes);
 
 /// What was resolved at the first start and stored: `auto` means this value ever after.
 struct StoredSizes {

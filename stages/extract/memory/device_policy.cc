@@ -23,6 +23,16 @@ constexpr std::int64_t kReserveBytes = std::int64_t{3} << 30;
 /// Layers on a GPU at a time where they are fetched: one computes, one is on its way.
 constexpr std::int64_t kFetchedLayers = 2;
 
+/// "resident"
+const char* DeviceWeightPolicyName(DeviceWeightPolicy policy) {
+  switch (policy) {
+    case DeviceWeightPolicy::kResident: return "resident";
+    case DeviceWeightPolicy::kSharded: return "sharded";
+    case DeviceWeightPolicy::kStreamed: return "streamed";
+  }
+  return "unknown";
+}
+
 std::string Gibibytes(std::int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
@@ -185,15 +195,6 @@ class Planner {
 };
 
 }  // namespace
-
-const char* DeviceWeightPolicyName(DeviceWeightPolicy policy) {
-  switch (policy) {
-    case DeviceWeightPolicy::kResident: return "resident";
-    case DeviceWeightPolicy::kSharded: return "sharded";
-    case DeviceWeightPolicy::kStreamed: return "streamed";
-  }
-  return "unknown";
-}
 
 Result<DevicePlan> PlanDevices(const ModelDescription& model, const ExtractOptions& options) {
   return Planner(model, options).Plan();

@@ -23,9 +23,6 @@ enum class DeviceWeightPolicy : std::uint8_t {
   kStreamed,  ///< layers come from the host before their turn, behind the computing
 };
 
-/// "resident"
-const char* DeviceWeightPolicyName(DeviceWeightPolicy policy);
-
 struct DevicePlan {
   DeviceWeightPolicy weights = DeviceWeightPolicy::kResident;
   bool from_memory = true;  ///< kStreamed: layers wait in pinned host memory, else they are read from disk each time

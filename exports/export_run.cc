@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/start_threads.h"
 #include "exports/folder_bytes.h"
 #include "exports/output_files.h"
 #include "formats/corpus_chunk.h"
@@ -333,8 +334,11 @@ class ExportRun {
 
   Status WriteSamples() {
     progress_.Update({.stage = "export", .unit = "samples", .done = 0, .total = counts_.samples});
-    std::vector<std::thread> workers;
-    for (int i = 0; i < std::max(1, request_.threads); ++i) workers.emplace_back([this] { Work(); });
+    std::vector<std::thread> workers = StartThreads(static_cast<std::size_t>(std::max(1, request_.threads)),
+                                                    [this](std::size_t) { return std::thread([this] { Work(); }); });
+    if (workers.empty()) {
+      return OutOfMemory("the system gives the export no thread. What is written is safe; run again when fewer run");
+    }
     const Status status = ForEachTask([this](ShardTask task) { return Enqueue(std::move(task)); });
     {
       const std::lock_guard<std::mutex> lock(mutex_);

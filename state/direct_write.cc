@@ -10,9 +10,10 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/start_threads.h"
 
 namespace draftmill {
 namespace {
@@ -106,14 +107,9 @@ Result<bool> DirectWriter::Write(std::int64_t offset, std::span<const std::byte>
   job.bytes = bytes;
   job.is_aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % kMemoryAlignment == 0;
   const auto pieces = static_cast<std::int64_t>((bytes.size() + kPieceBytes - 1) / kPieceBytes);
-  std::vector<std::thread> threads;
-  try {
-    for (std::int64_t i = 1; i < std::min<std::int64_t>(pieces, kDirectWriters); ++i) {
-      threads.emplace_back([&job] { WritePieces(job); });
-    }
-  } catch (const std::system_error&) {
-    // The machine gives no more threads: those that there are do the work.
-  }
+  const auto helpers = static_cast<std::size_t>(std::clamp<std::int64_t>(pieces, 1, kDirectWriters) - 1);
+  std::vector<std::thread> threads =
+      StartThreads(helpers, [&job](std::size_t) { return std::thread([&job] { WritePieces(job); }); });
   WritePieces(job);
   for (std::thread& thread : threads) thread.join();
   if (job.error == 0) return true;

@@ -51,7 +51,8 @@ Result<std::int64_t> IntegerField(const json::Value& line, std::string_view key,
                                   std::int64_t most = std::numeric_limits<std::int64_t>::max() - 1) {
   const json::Value* value = line.Find(key);
   if (value == nullptr || !value->is_integer()) return Corrupt("a row without " + std::string(key));
-  if (value->as_integer() < 0 || value->as_integer() > most) return Corrupt("a row whose " + std::string(key) + " cannot be");
+  if (value->as_integer() < 0 || value->as_integer() > most)
+    return Corrupt("a row whose " + std::string(key) + " cannot be");
   return value->as_integer();
 }
 

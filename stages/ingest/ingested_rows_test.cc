@@ -41,9 +41,9 @@ TEST(IngestedRowsTest, ReadsRowsWithConsecutiveIds) {
 
 TEST(IngestedRowsTest, RefusesNumbersThatCannotBe) {
   const std::string most = "9223372036854775807";
-  const std::vector<std::string> texts = {Line("7") + Line("9"), Line("-1"),           Line(most) + Line("0"),
-                                          Line("7", "-1"),       Line("7", "4294967296"), Line("7", "0", "-5"),
-                                          Line("7.5"),           Line("\"7\"")};
+  const std::vector<std::string> texts = {
+      Line("7") + Line("9"), Line("-1"),  Line(most) + Line("0"), Line("7", "-1"), Line("7", "4294967296"),
+      Line("7", "0", "-5"),  Line("7.5"), Line("\"7\"")};
   for (const std::string& text : texts) {
     const Result<IngestedChunk> chunk = Read(text);
     ASSERT_FALSE(chunk.ok()) << text;

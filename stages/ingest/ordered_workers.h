@@ -5,8 +5,9 @@
 //   workers.Submit(std::move(batch));           // never waits; the caller bounds in_flight()
 //   std::unique_ptr<Batch> done = workers.TakeOldest();
 //
-// Submit, TakeOldest and in_flight belong to one thread; `work` runs on the workers, at one item each. With one thread
-// the work is done inside Submit. The destructor waits for work under way; items not taken are dropped.
+// Submit, TakeOldest and in_flight belong to one thread; `work` runs on the workers, at one item each. With one thread,
+// or where the system gives none, the work is done inside Submit. The destructor waits for work under way; items not
+// taken are dropped.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/start_threads.h"
+
 namespace draftmill {
 
 template <typename Item>
@@ -26,7 +29,8 @@ class OrderedWorkers {
  public:
   OrderedWorkers(int threads, std::function<void(Item&)> work) : work_(std::move(work)) {
     if (threads <= 1) return;
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+    threads_ =
+        StartThreads(static_cast<std::size_t>(threads), [this](std::size_t) { return std::thread([this] { Run(); }); });
   }
 
   ~OrderedWorkers() {

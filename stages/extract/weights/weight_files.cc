@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/start_threads.h"
 #include "state/file_system.h"
 
 namespace draftmill {
@@ -118,12 +119,13 @@ Status WeightFiles::ReadTensors(std::span<const TensorRead> reads, std::vector<H
   if (buffers_.size() < count) buffers_.resize(count);
   std::atomic<std::size_t> next = 0;
   std::vector<Status> statuses(pieces.size());
-  std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < count; ++t) {
-    threads.emplace_back([&, t] { ReadPieces(pieces, next, statuses, buffers_[t]); });
+  if (count > 0) {
+    std::vector<std::thread> threads = StartThreads(count - 1, [&](std::size_t t) {
+      return std::thread([&, t] { ReadPieces(pieces, next, statuses, buffers_[t + 1]); });
+    });
+    ReadPieces(pieces, next, statuses, buffers_[0]);
+    for (std::thread& thread : threads) thread.join();
   }
-  if (count > 0) ReadPieces(pieces, next, statuses, buffers_[0]);
-  for (std::thread& thread : threads) thread.join();
   for (const Status& status : statuses) DRAFTMILL_RETURN_IF_ERROR(status);
   digests.clear();
   for (const std::vector<Hash128>& of_tensor : piece_digests) digests.push_back(DigestOf(of_tensor));

@@ -162,7 +162,8 @@ Result<std::int64_t> WriteRandomCheckpoint(const std::string& config_path, const
   FileSystem& files = RealFileSystem();
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string text, files.ReadAll(config_path));
   DRAFTMILL_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(text, config_path));
-  if (files.Exists(JoinPath(folder, "config.json"))) {
+  const std::string weights = JoinPath(folder, "model.safetensors");
+  if (files.Exists(JoinPath(folder, "config.json")) || files.Exists(weights)) {
     return Conflict(folder + " already holds a model; nothing was written. Name another folder");
   }
   DRAFTMILL_RETURN_IF_ERROR(files.MakeFolder(folder));
@@ -175,7 +176,7 @@ Result<std::int64_t> WriteRandomCheckpoint(const std::string& config_path, const
   DRAFTMILL_ASSIGN_OR_RETURN(const safetensors::BuiltHeader header,
                              safetensors::BuildHeader(specs, {{"format", "pt"}}));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
-                             files.OpenForWriting(JoinPath(folder, "model.safetensors"), OpenMode::kCreate));
+                             files.OpenForWriting(weights + ".partial", OpenMode::kCreate));
   DRAFTMILL_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(header.bytes))));
   const Contents contents = MakeContents(seed);
   std::int64_t bytes = 0;
@@ -184,6 +185,7 @@ Result<std::int64_t> WriteRandomCheckpoint(const std::string& config_path, const
     bytes += tensor.bytes;
   }
   DRAFTMILL_RETURN_IF_ERROR(file->Close());
+  DRAFTMILL_RETURN_IF_ERROR(files.Rename(weights + ".partial", weights));
   DRAFTMILL_RETURN_IF_ERROR(files.WriteAtomically(JoinPath(folder, "config.json"), text));
   return bytes;
 }

@@ -85,5 +85,13 @@ TEST_F(RandomCheckpointTest, AFolderWithAModelIsLeftAlone) {
   EXPECT_THAT(status.message(), HasSubstr("already holds a model"));
 }
 
+TEST_F(RandomCheckpointTest, WeightsWithoutAConfigurationAreLeftAloneToo) {
+  ASSERT_TRUE(files_.MakeFolder(Path("model")).ok());
+  ASSERT_TRUE(files_.WriteAtomically(JoinPath(Path("model"), "model.safetensors"), "somebody's").ok());
+  EXPECT_EQ(WriteRandomCheckpoint(Path("config.json"), Path("model"), 7).status().code(), StatusCode::kConflict);
+  EXPECT_EQ(files_.ReadAll(JoinPath(Path("model"), "model.safetensors")).value(), "somebody's");
+  EXPECT_FALSE(files_.Exists(JoinPath(Path("model"), "config.json")));
+}
+
 }  // namespace
 }  // namespace draftmill

@@ -10,17 +10,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES_OF_FOLDERS = sorted([*ROOT.glob("stages/*/README.md"), ROOT / "configs" / "demo" / "README.md", ROOT / "python" / "README.md"])
 BINARY = Path(os.environ.get("DRAFTMILL_BINARY", ROOT / "build" / "draftmill"))
 # Made by the set-up, a build or a run.
 MADE = ("build/", "work/", "models/", ".venv/", "data/")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *PAGES_OF_FOLDERS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_and_named_files_exist(document):
     text = document.read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (document.parent / link).exists(), f"{document.name} links to {link}"
-    folders = "base|state|formats|kernels|stages|pipeline|configs|tools|tests|docs|cmake"
+    folders = "base|state|formats|kernels|stages|pipeline|exports|python|configs|tools|tests|docs|cmake"
     for name in re.findall(rf"(?<![\w/.])((?:{folders})/[\w./-]*\w\.(?:h|cc|py|sh|yaml|md|cmake|txt|sql))\b", text):
         assert name.startswith(MADE) or "NAME" in name or (ROOT / name).exists(), f"{document.name} names {name}"
 
@@ -57,3 +58,13 @@ def test_the_demo_names_every_parameter():
         if entry["origin"] == "default"
     ]
     assert unnamed == []
+
+
+def test_the_page_on_templates_lists_all_that_the_engine_has():
+    source = (ROOT / "stages" / "template" / "builtins.cc").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
+    for kind, heading in (("Filter", "Filters"), ("Test", "Tests")):
+        known = set(re.findall(rf'\{{"([a-z]+)", {kind}Id::', source))
+        (listed,) = re.findall(rf"^\* \*\*{heading}\*\*: (.*?)(?=^\* |\Z)", page, flags=re.DOTALL | re.MULTILINE)
+        names = set(re.findall(r"[a-z]+", re.sub(r"\(.*?\)|,? and the\s+signs.*|`[^`]*`", "", listed, flags=re.DOTALL)))
+        assert names == known, f"{heading}: {names ^ known}"

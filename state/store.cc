@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/start_threads.h"
 #include "state/schema.h"
 #include "state/write_operations.h"
 
@@ -48,14 +49,14 @@ std::string FriendlyName(const RunRecord& run) {
 Result<std::unique_ptr<StateWriter>> StateWriter::Open(const std::string& work_folder, StateWriterOptions options) {
   DRAFTMILL_ASSIGN_OR_RETURN(WritableDatabase database,
                              OpenForWriting(*options.files, StateDatabasePath(work_folder), options.create));
-  return std::make_unique<StateWriter>(OpenKey{}, std::move(database.connection), std::move(options),
-                                       database.after_unclean_end);
+  auto writer = std::make_unique<StateWriter>(OpenKey{}, std::move(database.connection), std::move(options),
+                                              database.after_unclean_end);
+  DRAFTMILL_ASSIGN_OR_RETURN(writer->thread_, StartThread([self = writer.get()] { self->RunThread(); }));
+  return writer;
 }
 
 StateWriter::StateWriter(OpenKey, sqlite::Connection connection, StateWriterOptions options, bool after_unclean_end)
-    : options_(std::move(options)), after_unclean_end_(after_unclean_end), connection_(std::move(connection)) {
-  thread_ = std::thread([this] { RunThread(); });
-}
+    : options_(std::move(options)), after_unclean_end_(after_unclean_end), connection_(std::move(connection)) {}
 
 StateWriter::~StateWriter() { static_cast<void>(Close()); }
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import sqlite3
@@ -27,6 +28,7 @@ NOT_STARTED = 2
 FAULTY = 1
 QUARANTINED = 3
 NOBODY = 65534
+CROWDED = 61234  # a user of nothing else, whose processes are counted
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as another user")
 
 
@@ -328,6 +330,32 @@ def test_a_file_that_may_not_be_read_is_not_taken_for_damaged(shared_run):
     for path in forbidden:
         path.chmod(0o644)
     assert as_nobody(BINARY, "run", run.pipeline).returncode == QUARANTINED
+    assert difference(expected, run.published()) == []
+
+
+@needs_root
+def test_a_run_that_is_given_no_more_threads_ends_with_words(shared_run):
+    run = shared_run
+    expected = run.published()
+    subprocess.run(["chown", "-R", f"{CROWDED}:{CROWDED}", run.folder], check=True)
+    seen = set()
+    for most in range(1, 16):
+        shutil.rmtree(run.work, ignore_errors=True)
+        command = [BINARY, "run", run.pipeline]
+        limited = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            user=CROWDED,
+            group=CROWDED,
+            extra_groups=[],
+            preexec_fn=lambda most=most: resource.setrlimit(resource.RLIMIT_NPROC, (most, most)),
+        )
+        assert limited.returncode in (QUARANTINED, NOT_STARTED, FAULTY), f"{most}: {limited}"
+        assert limited.returncode == QUARANTINED or "gives no further thread" in limited.stderr, f"{most}: {limited}"
+        seen.add(limited.returncode)
+    assert seen >= {QUARANTINED, NOT_STARTED}
     assert difference(expected, run.published()) == []
 
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/start_threads.h"
 #include "base/steady_seconds.h"
 #include "formats/shard.h"
 #include "pipeline/bench/disk_bench.h"
@@ -87,8 +88,7 @@ class DiscardingWriter {
         plan_(plan),
         convention_(std::move(convention)),
         folder_(std::move(folder)),
-        queue_(kQueueBytes),
-        thread_([this] { Loop(); }) {}
+        queue_(kQueueBytes) {}
   ~DiscardingWriter() {
     if (thread_.joinable()) {
       queue_.Close();
@@ -96,6 +96,10 @@ class DiscardingWriter {
     }
   }
 
+  Status Start() {
+    DRAFTMILL_ASSIGN_OR_RETURN(thread_, StartThread([this] { Loop(); }));
+    return OkStatus();
+  }
   void Add(BatchStates states) {
     const auto bytes = static_cast<std::int64_t>(states.hidden_states.size() * sizeof(std::uint16_t));
     queue_.Push(std::move(states), bytes);
@@ -213,6 +217,7 @@ Result<ExtractRate> MeasureToDisk(Bench& bench) {
                                    .numerics_environment = bench.extractor->numerics_environment()};
   DRAFTMILL_RETURN_IF_ERROR(RealFileSystem().MakeFolder(bench.request.work_folder));
   DiscardingWriter writer(bench.chunk, bench.plan, convention, bench.request.work_folder);
+  DRAFTMILL_RETURN_IF_ERROR(writer.Start());
   const double seconds = bench.request.disk_seconds > 0 ? bench.request.disk_seconds : bench.request.seconds;
   Result<ExtractRate> rate = MeasureEngine(bench, seconds, [&](BatchStates states) {
     writer.Add(std::move(states));

@@ -4,12 +4,14 @@
 #include <tbb/task_arena.h>
 
 #include <atomic>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "base/start_threads.h"
 #include "base/steady_seconds.h"
 #include "pipeline/flow/byte_queue.h"
 
@@ -62,15 +64,19 @@ class ExtractAndWrite {
         states_(limits.states_queue_bytes),
         failure_(failure),
         pace_(limits.pace_span_seconds),
-        done_(std::move(done)),
-        extract_thread_([this] { ExtractLoop(); }),
-        write_thread_([this] { WriteLoop(); }) {}
+        done_(std::move(done)) {}
 
   ~ExtractAndWrite() {
     chunks_.Close();
-    extract_thread_.join();
+    if (extract_thread_.joinable()) extract_thread_.join();
     states_.Close();
-    write_thread_.join();
+    if (write_thread_.joinable()) write_thread_.join();
+  }
+
+  Status Start() {
+    DRAFTMILL_ASSIGN_OR_RETURN(extract_thread_, StartThread([this] { ExtractLoop(); }));
+    DRAFTMILL_ASSIGN_OR_RETURN(write_thread_, StartThread([this] { WriteLoop(); }));
+    return OkStatus();
   }
 
   /// Never blocks: how many chunks may wait here is bounded by the credits that they hold.
@@ -177,6 +183,7 @@ class ChunkFlowGraph {
   }
 
   Status Run() {
+    if (threads_) DRAFTMILL_RETURN_IF_ERROR(threads_->Start());
     gate_.try_put(GateEvent{});
     graph_.wait_for_all();
     if (failure_.Any()) return failure_.Get();
@@ -255,13 +262,17 @@ class ChunkFlowGraph {
 
 Status RunChunkFlow(const std::vector<ChunkTicket>& tickets, const ChunkSteps& steps, const ChunkFlowLimits& limits,
                     const std::function<bool()>& should_stop, ChunkFlowPeaks* peaks) {
-  tbb::task_arena arena(limits.threads);
   Status status;
-  arena.execute([&] {
-    ChunkFlowGraph flow(tickets, steps, limits, should_stop);
-    status = flow.Run();
-    if (peaks != nullptr) *peaks = flow.Peaks();
-  });
+  try {
+    tbb::task_arena arena(limits.threads);
+    arena.execute([&] {
+      ChunkFlowGraph flow(tickets, steps, limits, should_stop);
+      status = flow.Run();
+      if (peaks != nullptr) *peaks = flow.Peaks();
+    });
+  } catch (const std::exception& error) {
+    return Internal(std::string("the flow of chunks broke off: ") + error.what());
+  }
   return status;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/start_threads.h"
 #include "pipeline/progress/progress_board.h"
 
 namespace draftmill {
@@ -73,8 +74,10 @@ class ThreadedProgress : public ProgressSink {
   virtual void Show(const Content& content) = 0;
   int fd() const { return fd_; }
 
+  /// Where the machine gives no thread, all that was told is shown by Stop.
   void Start() {
-    thread_ = std::thread([this] { ShowUntilStopped(); });
+    Result<std::thread> thread = StartThread([this] { ShowUntilStopped(); });
+    if (thread.ok()) thread_ = std::move(thread).value();
   }
 
   /// Shows what is left; to be called first in the destructor of the class that has Show.
@@ -84,7 +87,7 @@ class ThreadedProgress : public ProgressSink {
       stopped_ = true;
     }
     wake_.notify_one();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     Show(TakeContent(true));
   }
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/start_threads.h"
 #include "formats/manifest.h"
 #include "pipeline/progress/format_units.h"
 #include "pipeline/run/forecast.h"
@@ -17,6 +18,12 @@
 #include "state/state_reader.h"
 
 namespace draftmill {
+namespace {
+
+/// Of the state database, the extraction, the writer, and one for what else there is at a time.
+constexpr int kThreadsBesideTheGraph = 4;
+
+}  // namespace
 
 Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(CheckRequest());
@@ -30,6 +37,8 @@ Status PipelineRun::Prepare() {
   if (inputs_.vocab_import) {
     DRAFTMILL_RETURN_IF_ERROR(CheckBinding(*inputs_.vocab_import, fingerprints_.at("tokenize").hash(), ""));
   }
+  // TBB starts its threads itself and cannot say that it was given none.
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatThreadsStart(inputs_.threads + kThreadsBesideTheGraph));
   DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(work_));
   if (!lock_) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
   disk_ = std::make_unique<DiskGuard>(files_, clock_, FolderOfStates(files_, work_), inputs_.min_free_disk_bytes,

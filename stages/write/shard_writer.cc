@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/start_threads.h"
+
 namespace draftmill {
 namespace {
 
@@ -231,11 +233,9 @@ Status ShardWriter::HashAndWrite(const BatchStates& states, const ShardBatch& ba
   const auto hash = [&] { hashed = HashStates(states, batch, slot).WithContext(Context(batch.batch)); };
   std::thread hasher;
   if (batch.bytes >= kLeastOverlappedBytes) {
-    try {
-      hasher = std::thread(hash);
-    } catch (const std::system_error&) {
-      // The machine gives no more threads: one after the other, then.
-    }
+    // Where the machine gives no more threads: one after the other, then.
+    Result<std::thread> thread = StartThread(hash);
+    if (thread.ok()) hasher = std::move(thread).value();
   }
   if (!hasher.joinable()) {
     hash();

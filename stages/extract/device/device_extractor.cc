@@ -76,7 +76,7 @@ class DeviceExtractor : public Extractor {
         environment_(std::move(environment)),
         weights_digest_(std::move(weights_digest)) {}
 
-  void AddDevice(int device, const std::string& name, std::unique_ptr<DeviceDecoder> decoder) {
+  Status AddDevice(int device, const std::string& name, std::unique_ptr<DeviceDecoder> decoder) {
     const std::size_t index = workers_.size();
     waiting_.push_back(0);
     const DeviceWorkerOptions options{device, "GPU " + std::to_string(device) + " (" + name + ")", model_.vocab_rows,
@@ -84,6 +84,7 @@ class DeviceExtractor : public Extractor {
     workers_.push_back(std::make_unique<DeviceWorker>(
         options, std::move(decoder),
         [this, index](const DeviceJob& job, Result<BatchStates> states) { Take(index, job, std::move(states)); }));
+    return workers_.back()->Run();
   }
 
   Status ExtractBlock(const BlockRequest& request, const std::function<Status(BatchStates)>& emit,
@@ -370,7 +371,7 @@ class CudaEngine : public DeviceEngine {
       DRAFTMILL_ASSIGN_OR_RETURN(
           auto decoder, DeviceDecoder::Make(model.config, {model.description.layers, options.numerics == "fused"},
                                             std::move(weights.by_device[i])));
-      extractor->AddDevice(devices[i].index, devices[i].name, std::move(decoder));
+      DRAFTMILL_RETURN_IF_ERROR(extractor->AddDevice(devices[i].index, devices[i].name, std::move(decoder)));
     }
     return std::unique_ptr<Extractor>(std::move(extractor));
   }

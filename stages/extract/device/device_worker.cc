@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/start_threads.h"
 #include "stages/extract/device/device_fault.h"
 #include "stages/extract/device/device_fault_cuda.h"
 #include "stages/extract/device/device_guard.h"
@@ -16,7 +17,7 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 }  // namespace
 
 DeviceWorker::DeviceWorker(DeviceWorkerOptions options, std::unique_ptr<DeviceDecoder> decoder, Done done)
-    : options_(std::move(options)), decoder_(std::move(decoder)), done_(std::move(done)), thread_([this] { Loop(); }) {}
+    : options_(std::move(options)), decoder_(std::move(decoder)), done_(std::move(done)) {}
 
 DeviceWorker::~DeviceWorker() {
   stop_ = true;
@@ -25,7 +26,12 @@ DeviceWorker::~DeviceWorker() {
     quit_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status DeviceWorker::Run() {
+  DRAFTMILL_ASSIGN_OR_RETURN(thread_, StartThread([this] { Loop(); }));
+  return OkStatus();
 }
 
 void DeviceWorker::Add(DeviceJob job) {

@@ -58,6 +58,8 @@ class DeviceWorker {
   DeviceWorker(const DeviceWorker&) = delete;
   DeviceWorker& operator=(const DeviceWorker&) = delete;
 
+  /// Starts the thread; to be called once, before anything is added. kIo where the machine gives none.
+  Status Run();
   void Add(DeviceJob job);
   /// What was not handed out is answered with kCancelled from now on, until Resume.
   void Stop() { stop_ = true; }

@@ -19,8 +19,8 @@ Result<std::thread> StartThread(std::function<void()> body);
 /// that it failed.
 Status CheckThatThreadsStart(int count);
 
-/// For work that fewer can do as well: the threads that `start`(0) .. `start`(count - 1) give, in this order, until the system gives no more: perhaps none.
-/// The caller joins them.
+/// For work that fewer can do as well: the threads that `start`(0) .. `start`(count - 1) give, in this order, until the
+/// system gives no more: perhaps none. The caller joins them.
 ///
 ///   std::vector<std::thread> threads = StartThreads(7, [&](std::size_t) { return std::thread([&] { Work(); }); });
 ///   Work();

@@ -20,6 +20,7 @@
 
 #include "state/direct_write.h"
 #include "state/mount_kind.h"
+#include "state/quota.h"
 
 namespace draftmill {
 namespace {
@@ -310,8 +311,10 @@ class PosixFileSystem final : public FileSystem {
       return ErrnoStatus(errno, Describe("ask for the free space of", path));
     }
     const auto bytes = [&](fsblkcnt_t blocks) { return static_cast<std::int64_t>(blocks * info.f_frsize); };
-    return DiskSpace{
-        .free_bytes = bytes(info.f_bavail), .total_bytes = bytes(info.f_blocks), .network = NetworkKind(path)};
+    const std::int64_t free_bytes = bytes(info.f_bavail);
+    return DiskSpace{.free_bytes = std::min(free_bytes, QuotaLeft(path).value_or(free_bytes)),
+                     .total_bytes = bytes(info.f_blocks),
+                     .network = NetworkKind(path)};
   }
 };
 

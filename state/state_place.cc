@@ -47,10 +47,16 @@ Status RefuseSecondName(const std::string& path) {
 std::string LinkTarget(const std::string& work_folder) {
   std::error_code error;
   const fs::path target = fs::read_symlink(StateDatabasePath(work_folder), error);
-  return error ? "" : target.string();
+  if (error) return "";
+  return target.is_absolute() ? target.string() : JoinPath(work_folder, target.string());
 }
 
 }  // namespace
+
+std::string FolderOfStateDatabase(const std::string& work_folder) {
+  const std::string linked = LinkTarget(work_folder);
+  return linked.empty() ? work_folder : ParentPath(linked);
+}
 
 Status PlaceState(FileSystem& files, const std::string& work_folder, const std::optional<std::string>& state_folder) {
   const std::string path = StateDatabasePath(work_folder);

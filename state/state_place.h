@@ -21,4 +21,7 @@ namespace draftmill {
 /// moved to another machine) and no folder is named. All say what to do.
 Status PlaceState(FileSystem& files, const std::string& work_folder, const std::optional<std::string>& state_folder);
 
+/// The folder in which state.db really lies: the work folder, or where the link leads.
+std::string FolderOfStateDatabase(const std::string& work_folder);
+
 }  // namespace draftmill

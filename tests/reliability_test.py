@@ -246,6 +246,28 @@ def test_a_run_pauses_for_space_and_goes_on(finished, small_disk):
     assert difference(finished.published(), run.published()) == []
 
 
+@pytest.mark.parametrize("where", ["corpus", "state"])
+def test_every_disk_that_a_run_writes_to_is_watched(finished, small_disk, tmp_path, where):
+    """corpus/ or state.db on another disk than the work folder: a run pauses for space there, too."""
+    place = small_disk("64M")
+    lines = (finished.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    run = SmallRun(tmp_path / "run", BINARY, lines, min_free_disk="8MiB", disk_wait="60s")
+    arguments = ["--state-dir", place / "state"] if where == "state" else []
+    run.work.mkdir()
+    (place / where).mkdir()
+    if where == "corpus":
+        (run.work / "corpus").symlink_to(place / "corpus")
+    ballast = fill(place, 4 << 20)
+    process = run.start(*arguments)
+    while "paused" not in run.words():
+        assert process.poll() is None, run.last_words()
+        time.sleep(0.05)
+    ballast.unlink()
+    assert process.wait(timeout=60) == 3, run.last_words()
+    assert "space is back" in run.words() and str(place if where == "state" else run.work / "corpus") in run.words()
+    assert difference(finished.published(), run.published()) == []
+
+
 def test_a_detached_run_is_left_to_itself(finished, tmp_path):
     lines = [conversation(number) for number in range(400)]
     run = SmallRun(tmp_path, BINARY, lines)

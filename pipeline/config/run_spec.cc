@@ -55,8 +55,10 @@ SectionSpec Limits() {
        .maximum = 4096},
       {.name = "min_free_disk",
        .type = ParameterType::kBytes,
-       .doc = "Space that stays free on the work folder's file system. The run pauses before it would use it. 0 "
-              "switches this off.",
+       .doc =
+           "Space that stays free on every file system that the run writes to: the work folder's, and where links lead "
+           "to others, those of shards/, corpus/ and state.db. The run pauses before it would use it. 0 switches "
+           "this off.",
        .default_yaml = "10GiB",
        .minimum = 0},
       {.name = "disk_wait",

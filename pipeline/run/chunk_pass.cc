@@ -141,6 +141,7 @@ Status ChunkPass::TokenizeRows(ChunkWork& work, const ChunkRecord& record) {
   work.tokens = std::move(tokens).value();
   work.supervised_tokens = CountSupervised(work.tokens);
   work.is_tokenized_now = true;
+  DRAFTMILL_RETURN_IF_ERROR(WaitForSpace(0));
   DRAFTMILL_ASSIGN_OR_RETURN(const PublishedFile file, WriteCorpusChunk(*context_.files, context_.work_folder,
                                                                         work.tokens, context_.tokenize_fingerprint));
   work.corpus_digest = ToHex(file.digest);
@@ -166,6 +167,12 @@ Status ChunkPass::ReadTokenized(ChunkWork& work, const ChunkRecord& record) {
     work.tokens.turn.push_back(static_cast<std::int32_t>(sample.turn));
   }
   return OkStatus();
+}
+
+Status ChunkPass::WaitForSpace(std::int64_t states_bytes) {
+  return context_.disk->WaitForSpace(states_bytes, context_.should_stop, [this](const std::string& text) {
+    context_.monitor->Say(EventLevel::kWarning, text);
+  });
 }
 
 // --- Account: one chunk at a time, in plan order -----------------------------------------------------------------------
@@ -320,10 +327,8 @@ Result<std::optional<BlockRequest>> ChunkPass::NextBlock(const ChunkWork& work, 
     }
     if (request.batches.empty()) continue;
     if (context_.should_stop()) return Cancelled("stopped on request");
-    DRAFTMILL_RETURN_IF_ERROR(context_.disk->WaitForSpace(
-        BytesAtOnce(tokens * context_.plan_parameters.bytes_per_token, context_.plan_parameters,
-                    context_.discards_shards),
-        context_.should_stop, [this](const std::string& text) { context_.monitor->Say(EventLevel::kWarning, text); }));
+    DRAFTMILL_RETURN_IF_ERROR(WaitForSpace(BytesAtOnce(tokens * context_.plan_parameters.bytes_per_token,
+                                                       context_.plan_parameters, context_.discards_shards)));
     // The span of the block's throughput begins here: its batches come out together, at its end.
     context_.monitor->SetActivity("extract", StageActivity::kRunning);
     ++block;

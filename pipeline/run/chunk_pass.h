@@ -61,6 +61,8 @@ class ChunkPass {
 
   Status Tokenize(ChunkWork& work);
   Status TokenizeRows(ChunkWork& work, const ChunkRecord& record);
+  /// For hidden states of so many bytes, or for what little else is written.
+  Status WaitForSpace(std::int64_t states_bytes);
   Status ReadTokenized(ChunkWork& work, const ChunkRecord& record);
   Status Account(ChunkWork& work);
   Status RecordTokenized(const ChunkWork& work);

@@ -1,5 +1,7 @@
 #include "pipeline/run/forecast.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,8 +10,10 @@
 
 #include "stages/ingest/byte_stream.h"
 #include "stages/ingest/conversation.h"
+#include "stages/ingest/ingested_rows.h"
 #include "stages/ingest/row_batch.h"
 #include "stages/ingest/row_reader.h"
+#include "state/state_place.h"
 
 namespace draftmill {
 namespace {
@@ -22,18 +26,28 @@ struct FileSample {
   std::int64_t rows = 0;
   std::int64_t tokens = 0;
   std::int64_t packed_bytes = 0;
+  std::int64_t ingested_bytes = 0;  ///< of the rows as ingest packs them
   bool reached_end = false;
   std::string first_refusal;  ///< why the first row gave no token
 };
 
-/// Tokens of a row's samples; the failure of the first sample where there are none.
+/// What stands in a corpus chunk (docs/formats.md) for each token and each sample.
+constexpr std::int64_t kCorpusBytesPerToken = 4 + 1;
+constexpr std::int64_t kCorpusBytesPerSample = 8 + 8 + 4 + 16 + 8;
+
+std::int64_t CorpusBytes(std::int64_t tokens, std::int64_t samples) {
+  return tokens * kCorpusBytesPerToken + samples * kCorpusBytesPerSample;
+}
+
+/// Tokens of a row's samples; the failure of the first sample where there are none. The row is added to `ingested`.
 Result<std::int64_t> TokensOfRow(const RawRow& raw, const RunInputs& inputs, RowForm form,
-                                 TokenizeStage::LocalState& local) {
+                                 TokenizeStage::LocalState& local, IngestedChunkText& ingested) {
   RowRefusal refusal;
   Result<json::Value> row = ParseRawRow(raw, inputs.ingest.max_row_bytes, refusal);
   if (!row.ok()) return row.status();
   DRAFTMILL_ASSIGN_OR_RETURN(const json::Value conversation,
                              CanonicalConversation(std::move(row).value(), form, inputs.ingest.normalize));
+  ingested.Add({}, {}, json::Write(conversation));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<TokenizedSample> samples,
                              inputs.tokenize->TokenizeRow(conversation, local));
   std::int64_t tokens = 0;
@@ -49,6 +63,7 @@ Result<FileSample> SampleFile(const SourceFile& source, const RunInputs& inputs,
   DRAFTMILL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(files, source.path));
   RowReader reader(std::move(stream), source.layout, inputs.ingest.max_row_bytes);
   FileSample sample;
+  IngestedChunkText ingested(0, 0, 0);
   std::int64_t unpacked_bytes = 0;
   RawRow row;
   while (sample.rows < kSampledRows) {
@@ -59,13 +74,22 @@ Result<FileSample> SampleFile(const SourceFile& source, const RunInputs& inputs,
     }
     ++sample.rows;
     unpacked_bytes = row.byte_offset + row.size_bytes;
-    const Result<std::int64_t> tokens = TokensOfRow(row, inputs, inputs.ingest.sources[source.spec].form, local);
+    const Result<std::int64_t> tokens =
+        TokensOfRow(row, inputs, inputs.ingest.sources[source.spec].form, local, ingested);
     if (tokens.ok()) sample.tokens += *tokens;
     if (!tokens.ok() && sample.rows == 1) sample.first_refusal = tokens.status().message();
   }
   // A packed file reads ahead, so its rows seem larger than they are; a plain one is counted exactly.
   sample.packed_bytes = std::max<std::int64_t>(1, std::min(reader.packed_bytes(), unpacked_bytes));
+  DRAFTMILL_ASSIGN_OR_RETURN(sample.ingested_bytes, ingested.PackedBytes());
   return sample;
+}
+
+/// Whether two paths lie on one file system; not where one of them is not there.
+bool OnOneDisk(const std::string& one, const std::string& other) {
+  struct stat first {};
+  struct stat second {};
+  return ::stat(one.c_str(), &first) == 0 && ::stat(other.c_str(), &second) == 0 && first.st_dev == second.st_dev;
 }
 
 /// How many rows of a file may be taken, where files of the same entry gave `before`: an entry's limit is for all of them.
@@ -83,8 +107,36 @@ std::string FolderOfStates(FileSystem& files, const std::string& work_folder) {
   return folder;
 }
 
-bool FitsOnDisk(const Forecast& forecast, const DiskSpace& space, std::int64_t min_free_disk_bytes) {
-  return forecast.disk_bytes <= space.free_bytes - min_free_disk_bytes;
+WrittenFolders FoldersWrittenTo(FileSystem& files, const std::string& work_folder) {
+  WrittenFolders folders{.states = FolderOfStates(files, work_folder), .others = {work_folder}};
+  for (const std::string& folder : {JoinPath(work_folder, "corpus"), FolderOfStateDatabase(work_folder)}) {
+    if (files.Exists(folder)) folders.others.push_back(folder);
+  }
+  return folders;
+}
+
+Result<std::vector<DiskDemand>> DemandsOnDisks(const Forecast& forecast, bool has_states, FileSystem& files,
+                                               const std::string& work_folder) {
+  const std::string of_states = FolderOfStates(files, work_folder);
+  std::string of_rest = work_folder;
+  while (!files.Exists(of_rest) && ParentPath(of_rest) != of_rest) of_rest = ParentPath(of_rest);
+  const std::int64_t states = has_states ? forecast.disk_bytes : 0;
+  const std::int64_t ingested = forecast.ingested_bytes_left;
+  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files.Space(of_states));
+  if (OnOneDisk(of_states, of_rest)) {
+    const std::int64_t needed = ingested + std::max(ingested, forecast.corpus_bytes_left + states);
+    return std::vector<DiskDemand>{{of_states, needed, space.free_bytes}};
+  }
+  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace rest, files.Space(of_rest));
+  const std::int64_t needed = ingested + std::max(ingested, forecast.corpus_bytes_left);
+  return std::vector<DiskDemand>{{of_states, states, space.free_bytes}, {of_rest, needed, rest.free_bytes}};
+}
+
+std::optional<DiskDemand> FirstUnmet(const std::vector<DiskDemand>& demands, std::int64_t min_free_disk_bytes) {
+  for (const DiskDemand& demand : demands) {
+    if (demand.needed_bytes > demand.free_bytes - min_free_disk_bytes) return demand;
+  }
+  return std::nullopt;
 }
 
 std::int64_t BytesAtOnce(std::int64_t states_bytes, const PlanParameters& plan, bool discards_shards) {
@@ -112,6 +164,7 @@ Forecast ForecastFromChunks(const std::vector<ChunkRecord>& chunks, const RunInp
       tokenized_rows == 0 ? 0 : static_cast<double>(forecast.rows) / static_cast<double>(tokenized_rows);
   forecast.tokens =
       forecast.is_exact ? tokenized_tokens : static_cast<std::int64_t>(share * static_cast<double>(tokenized_tokens));
+  forecast.corpus_bytes_left = CorpusBytes(forecast.tokens - tokenized_tokens, forecast.rows - tokenized_rows);
   forecast.states_bytes = forecast.tokens * inputs.plan.bytes_per_token;
   forecast.states_bytes_left = (forecast.tokens - done_tokens) * inputs.plan.bytes_per_token;
   forecast.disk_bytes = BytesAtOnce(forecast.states_bytes_left, inputs.plan, inputs.discards_shards);
@@ -135,9 +188,12 @@ Result<Forecast> ForecastFromSources(const RunInputs& inputs, FileSystem& files)
     const std::int64_t taken = RowsTaken(inputs.ingest.sources[source.spec], rows, taken_of_entry[source.spec]);
     taken_of_entry[source.spec] += taken;
     forecast.rows += taken;
+    forecast.ingested_bytes_left += static_cast<std::int64_t>(
+        static_cast<double>(taken) * static_cast<double>(sample.ingested_bytes) / static_cast<double>(sample.rows));
     forecast.tokens += static_cast<std::int64_t>(static_cast<double>(taken) * static_cast<double>(sample.tokens) /
                                                  static_cast<double>(sample.rows));
   }
+  forecast.corpus_bytes_left = CorpusBytes(forecast.tokens, forecast.rows);
   forecast.states_bytes = forecast.tokens * inputs.plan.bytes_per_token;
   forecast.states_bytes_left = forecast.states_bytes;
   forecast.disk_bytes = BytesAtOnce(forecast.states_bytes_left, inputs.plan, inputs.discards_shards);

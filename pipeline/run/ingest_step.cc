@@ -35,20 +35,21 @@ ConversationRecord ConversationRecordOf(std::int64_t sample_id, std::int32_t chu
 /// Tells the monitor how far ingest is; the database learns of the rows when they stand.
 class TotalsSink : public IngestSink {
  public:
-  TotalsSink(StateWriter& state, RunMonitor& monitor) : state_(state), monitor_(monitor) {}
+  explicit TotalsSink(const IngestStep& step) : state_(step.state), step_(step) {}
 
+  Status BeforeWriting() override { return step_.wait_for_space(); }
   Status AddChunk(const IngestedChunkFacts&, std::vector<ConversationPlace>) override { return state_.failure(); }
   Status AddFailures(std::vector<Failure>) override { return state_.failure(); }
   void ReportProgress(const IngestProgress& progress) override {
     state_.SetStageDone("ingest", progress.bytes_read);
-    monitor_.Set("ingest", progress.bytes_read, progress.bytes_total, progress.rows_read, progress.bytes_read);
+    step_.monitor.Set("ingest", progress.bytes_read, progress.bytes_total, progress.rows_read, progress.bytes_read);
   }
 
  protected:
   StateWriter& state_;
 
  private:
-  RunMonitor& monitor_;
+  const IngestStep& step_;
 };
 
 /// As TotalsSink, and hands the rows to the database as they come: a first ingest need not read them back.
@@ -167,21 +168,23 @@ Status ReplaceIngested(FileSystem& files, const std::string& work_folder, const 
 
 }  // namespace
 
-Result<IngestSummary> RunIngest(const IngestOptions& options, FileSystem& files, const std::string& work_folder,
-                                StateWriter& state, RunMonitor& monitor, const std::function<bool()>& should_stop) {
+Result<IngestSummary> RunIngest(const IngestOptions& options, const IngestStep& step) {
+  FileSystem& files = step.files;
+  const std::string& work_folder = step.work_folder;
+  StateWriter& state = step.state;
   const bool replaces = files.Exists(JoinPath(IngestedFolder(work_folder), "index.json"));
   state.SetStageState("ingest", StageState::kRunning);
   if (!replaces) state.RedoIngest();
   DRAFTMILL_RETURN_IF_ERROR(state.Flush());
-  monitor.SetActivity("ingest", StageActivity::kRunning);
-  TotalsSink totals(state, monitor);
-  StateSink rows(state, monitor);
+  step.monitor.SetActivity("ingest", StageActivity::kRunning);
+  TotalsSink totals(step);
+  StateSink rows(step);
   const std::string new_work_folder = JoinPath(work_folder, "ingested.partial");
   DRAFTMILL_RETURN_IF_ERROR(files.RemoveTree(new_work_folder));
   DRAFTMILL_RETURN_IF_ERROR(files.MakeFolder(new_work_folder));
   DRAFTMILL_ASSIGN_OR_RETURN(
       IngestSummary summary,
-      Ingest(options, files, new_work_folder, replaces ? totals : static_cast<IngestSink&>(rows), should_stop));
+      Ingest(options, files, new_work_folder, replaces ? totals : static_cast<IngestSink&>(rows), step.should_stop));
   DRAFTMILL_RETURN_IF_ERROR(ReplaceIngested(files, work_folder, new_work_folder));
   if (replaces) {
     DRAFTMILL_RETURN_IF_ERROR(state.Wait(state.RedoIngest()));
@@ -189,7 +192,7 @@ Result<IngestSummary> RunIngest(const IngestOptions& options, FileSystem& files,
   } else {
     DRAFTMILL_RETURN_IF_ERROR(RecordEnd(files, work_folder, summary, state));
   }
-  monitor.SetActivity("ingest", StageActivity::kDone);
+  step.monitor.SetActivity("ingest", StageActivity::kDone);
   return summary;
 }
 

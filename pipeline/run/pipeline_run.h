@@ -59,6 +59,8 @@ class PipelineRun {
   Status Begin();
   Status Work();
   Status KeepFinalNorm();
+  /// Before what is no hidden state is written.
+  Status WaitForSpace();
   Status IngestWhereNeeded();
   Status PassChunks();
   std::vector<ChunkRecord> WantedChunks() const;

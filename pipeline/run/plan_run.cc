@@ -114,7 +114,8 @@ Result<json::Value> PlanRun(const Config& config) {
     if (action != "reuse" && std::string_view(spec->name) != "vocab_map") input_may_change = true;
     stages.push_back(json::Object{{"stage", spec->name}, {"action", action}, {"why", reason}});
   }
-  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files.Space(FolderOfStates(files, work)));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<DiskDemand> demands,
+                             DemandsOnDisks(forecast, inputs.plan.bytes_per_token > 0, files, work));
   json::Object plan{
       {"work", work},
       {"stages", std::move(stages)},
@@ -123,13 +124,16 @@ Result<json::Value> PlanRun(const Config& config) {
                                 {"rows", forecast.rows},
                                 {"tokens", forecast.tokens},
                                 {"bytes_per_token", inputs.plan.bytes_per_token},
+                                {"ingested_bytes_left", forecast.ingested_bytes_left},
+                                {"corpus_bytes_left", forecast.corpus_bytes_left},
                                 {"states_bytes", forecast.states_bytes},
                                 {"states_bytes_left", forecast.states_bytes_left},
                                 {"disk_bytes", forecast.disk_bytes}}},
       {"plan", PlanFacts(inputs)},
-      {"disk", json::Object{{"free_bytes", space.free_bytes},
+      {"disk", json::Object{{"free_bytes", demands.front().free_bytes},
+                            {"needed_bytes", demands.front().needed_bytes},
                             {"min_free_disk_bytes", inputs.min_free_disk_bytes},
-                            {"holds_the_states", FitsOnDisk(forecast, space, inputs.min_free_disk_bytes)}}}};
+                            {"holds_the_states", !FirstUnmet(demands, inputs.min_free_disk_bytes)}}}};
   if (known.discarded.shards > 0) plan.emplace_back("discarded_shards", DiscardedShardsNote(known.discarded.shards));
   if (!forecast.barren.empty()) plan.emplace_back("sources_without_samples", BarrenFacts(forecast.barren));
   return json::Value(std::move(plan));

@@ -41,9 +41,9 @@ Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(CheckThatThreadsStart(inputs_.threads + kThreadsBesideTheGraph));
   DRAFTMILL_RETURN_IF_ERROR(files_.MakeFolder(work_));
   if (!lock_) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
-  disk_ = std::make_unique<DiskGuard>(files_, clock_, FolderOfStates(files_, work_), inputs_.min_free_disk_bytes,
-                                      inputs_.disk_wait_ms);
   DRAFTMILL_RETURN_IF_ERROR(PlaceState(files_, work_, request_.state_folder));
+  disk_ = std::make_unique<DiskGuard>(files_, clock_, FoldersWrittenTo(files_, work_), inputs_.min_free_disk_bytes,
+                                      inputs_.disk_wait_ms);
   DRAFTMILL_RETURN_IF_ERROR(CheckDisk());
   DRAFTMILL_ASSIGN_OR_RETURN(state_, StateWriter::Open(work_, {.create = true, .files = &files_, .clock = &clock_}));
   monitor_ = std::make_unique<RunMonitor>(progress_, *state_, clock_);
@@ -99,21 +99,24 @@ Status PipelineRun::ReadKnown() {
 Status PipelineRun::CheckDisk() {
   DRAFTMILL_RETURN_IF_ERROR(
       disk_->WaitForSpace(0, ShouldStop(), [this](const std::string& text) { progress_.Line(text); }));
-  if (!Reaches("write")) return OkStatus();
   Forecast forecast = ForecastFromChunks(chunks_, inputs_, discarded_tokens_);
   if (forecast.tokens == 0) {
     DRAFTMILL_ASSIGN_OR_RETURN(forecast, ForecastFromSources(inputs_, files_));
   }
-  const std::string folder = FolderOfStates(files_, work_);
-  DRAFTMILL_ASSIGN_OR_RETURN(const DiskSpace space, files_.Space(folder));
-  if (FitsOnDisk(forecast, space, inputs_.min_free_disk_bytes)) return OkStatus();
+  const bool has_states = Reaches("write");
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<DiskDemand> demands,
+                             DemandsOnDisks(forecast, has_states, files_, work_));
+  const std::optional<DiskDemand> unmet = FirstUnmet(demands, inputs_.min_free_disk_bytes);
+  if (!unmet) return OkStatus();
   return DiskFull(fmt::format(
-      "about {} of hidden states are to be written{} ({} tokens of {} each), and of {} free on the disk of {} "
-      "limits.min_free_disk keeps {}. Nothing was started. Free space, take fewer rows (`take` of a source), store "
-      "fewer "
-      "layers (extract.layers), or name another work folder with --work DIR",
-      FormatBytes(forecast.disk_bytes), inputs_.discards_shards ? " before the first of them are deleted again" : "",
-      FormatCount(forecast.tokens), FormatBytes(inputs_.plan.bytes_per_token), FormatBytes(space.free_bytes), folder,
+      "about {} are to be written on the disk of {} (ingested rows {}, ids and masks {}, hidden states {}{}: {} tokens "
+      "of {} each), and of {} free there limits.min_free_disk keeps {}. Nothing was started. Free space, take fewer "
+      "rows "
+      "(`take` of a source), store fewer layers (extract.layers), or name another work folder with --work DIR",
+      FormatBytes(unmet->needed_bytes), unmet->folder, FormatBytes(forecast.ingested_bytes_left),
+      FormatBytes(forecast.corpus_bytes_left), FormatBytes(has_states ? forecast.disk_bytes : 0),
+      inputs_.discards_shards ? " before the first of them are deleted again" : "", FormatCount(forecast.tokens),
+      FormatBytes(inputs_.plan.bytes_per_token), FormatBytes(unmet->free_bytes),
       FormatBytes(inputs_.min_free_disk_bytes)));
 }
 

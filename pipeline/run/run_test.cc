@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "formats/manifest.h"
@@ -22,6 +24,7 @@
 #include "pipeline/testing/example_run.h"
 #include "pipeline/testing/state_facts.h"
 #include "stages/extract/extractor.h"
+#include "state/faulty_file_system.h"
 #include "state/sqlite.h"
 #include "state/state_reader.h"
 #include "state/store.h"
@@ -376,6 +379,42 @@ TEST_F(RunTest, AnIngestThatFailsLeavesWhatWasIngested) {
   }
   Write(folder_ / "pipeline.yaml", pipeline);
   const RunReport report = RunAll({.accept_changes = true});
+  EXPECT_EQ(report.exit_status, 3) << report.summary;
+  EXPECT_TRUE(Published() == before);
+}
+
+TEST_F(RunTest, ASlowDiskGivesTheSameBytes) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const auto before = Published();
+  fs::remove_all(work());
+  FaultyFileSystem files(RealFileSystem(), work().string());
+  files.SetHook([](std::string_view point) {
+    if (point.starts_with("sync") || point.starts_with("write:shards/")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return OkStatus();
+  });
+  const RunReport report = example_.Run({}, {.files = &files, .make_extractor = &MakeExampleExtractor});
+  EXPECT_EQ(report.exit_status, 3) << report.summary;
+  EXPECT_TRUE(Published() == before);
+}
+
+TEST_F(RunTest, AnIngestStopsBeforeTheDiskIsFull) {
+  ASSERT_EQ(RunAll().exit_status, 3);
+  const auto before = Published();
+  fs::remove_all(work());
+  std::string text = ReadFile(folder_ / "pipeline.yaml");
+  Write(folder_ / "pipeline.yaml", text.replace(text.find("min_free_disk: 0"), 16, "min_free_disk: 1MiB"));
+  FaultyFileSystem files(RealFileSystem(), work().string());
+  files.SetHook([&files](std::string_view point) {
+    if (point.starts_with("make_folder:ingested.partial")) files.SetFreeBytes(1 << 20);
+    return OkStatus();
+  });
+  const RunReport full = example_.Run({}, {.files = &files, .make_extractor = &MakeExampleExtractor});
+  EXPECT_EQ(full.exit_status, 75) << full.summary;
+  EXPECT_NE(full.summary.find("limits.min_free_disk keeps"), std::string::npos) << full.summary;
+  EXPECT_FALSE(fs::exists(work() / "ingested"));
+  const RunReport report = RunAll();
   EXPECT_EQ(report.exit_status, 3) << report.summary;
   EXPECT_TRUE(Published() == before);
 }

@@ -69,6 +69,11 @@ Status PipelineRun::KeepFinalNorm() {
   return RecordFile(files_, work_, std::string(kFinalNormName), *state_);
 }
 
+Status PipelineRun::WaitForSpace() {
+  return disk_->WaitForSpace(0, ShouldStop(),
+                             [this](const std::string& text) { monitor_->Say(EventLevel::kWarning, text); });
+}
+
 Status PipelineRun::IngestWhereNeeded() {
   bool wanted = true;
   for (const StageRecord& stage : stages_) {
@@ -78,7 +83,8 @@ Status PipelineRun::IngestWhereNeeded() {
   if (wanted) {
     did_work_ = true;
     DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
-    const Result<IngestSummary> summary = RunIngest(inputs_.ingest, files_, work_, *state_, *monitor_, ShouldStop());
+    const Result<IngestSummary> summary =
+        RunIngest(inputs_.ingest, {files_, work_, *state_, *monitor_, ShouldStop(), [this] { return WaitForSpace(); }});
     if (!summary.ok()) return summary.status();
   }
   DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_, files_));

@@ -47,6 +47,7 @@ Status ChunkOutput::Finish() {
 
 Status ChunkOutput::SubmitChunk() {
   if (should_stop_()) return Cancelled("ingest was stopped; run again to start it anew");
+  DRAFTMILL_RETURN_IF_ERROR(sink_.BeforeWriting());
   const std::int64_t bytes = job_->text.bytes();
   const auto most = static_cast<std::size_t>(2 * std::max(options_.threads, 1));
   while (workers_.in_flight() > 0 && (workers_.in_flight() >= most || bytes_in_flight_ + bytes > kBytesInFlight)) {

@@ -81,6 +81,8 @@ struct IngestProgress {
 class IngestSink {
  public:
   virtual ~IngestSink() = default;
+  /// Some more of the disk is about to be used, megabytes at the most: may wait until there is space.
+  virtual Status BeforeWriting() { return OkStatus(); }
   /// A chunk is written. Chunks come in ascending order, their conversations in ascending order of sample_id. It is
   /// durable, and so are all others, when Ingest returns its summary: what was noted before counts only then.
   virtual Status AddChunk(const IngestedChunkFacts& facts, std::vector<ConversationPlace> conversations) = 0;

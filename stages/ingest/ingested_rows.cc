@@ -120,6 +120,11 @@ Result<IngestedChunkFacts> IngestedChunkText::WriteFile(FileSystem& file_system,
       chunk_, first_sample_, rows_, static_cast<std::int64_t>(packed.size()), HashBytes128(packed), epoch_};
 }
 
+Result<std::int64_t> IngestedChunkText::PackedBytes() const {
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::string packed, Packed(text_));
+  return static_cast<std::int64_t>(packed.size());
+}
+
 Status SyncIngestedChunks(FileSystem& file_system, const std::string& work_folder, std::int32_t chunks) {
   for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
     DRAFTMILL_ASSIGN_OR_RETURN(

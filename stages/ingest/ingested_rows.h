@@ -50,6 +50,8 @@ class IngestedChunkText {
   std::int32_t epoch() const { return epoch_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
+  /// What the file of these lines would take.
+  Result<std::int64_t> PackedBytes() const;
 
   /// Packs the lines and writes the file. Durable only after SyncIngestedChunks: nothing reads a chunk before the index
   /// of the whole ingest stands, and one wait for the disk at the end is far cheaper than one a chunk.

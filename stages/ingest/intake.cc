@@ -118,6 +118,7 @@ Status Intake::ConsumeOldest() {
 }
 
 Status Intake::Consume(const RowBatch& batch) {
+  DRAFTMILL_RETURN_IF_ERROR(sink_.BeforeWriting());
   for (const BatchRow& row : batch.rows) {
     if (IsComplete(batch.file)) break;
     DRAFTMILL_RETURN_IF_ERROR(ConsumeRow(batch, row));

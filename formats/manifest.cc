@@ -56,9 +56,17 @@ Result<std::string> TextOf(const json::Value& object, std::string_view key) {
   return value->as_string();
 }
 
+/// A manifest may come from anybody: what it lists lies in its folder.
+bool StaysInside(std::string_view path) {
+  const std::string in_slashes = "/" + std::string(path) + "/";
+  return in_slashes.find("/../") == std::string::npos && in_slashes.find("//") == std::string::npos &&
+         path.find('\0') == std::string_view::npos;
+}
+
 Result<PublishedFile> FileOf(const json::Value& object) {
   PublishedFile file;
   DRAFTMILL_ASSIGN_OR_RETURN(file.path, TextOf(object, "path"));
+  if (!StaysInside(file.path)) return Corrupt("'path' leads out of the work folder: '" + file.path + "'");
   DRAFTMILL_ASSIGN_OR_RETURN(file.bytes, NumberOf(object, "bytes"));
   DRAFTMILL_ASSIGN_OR_RETURN(const std::string digest, TextOf(object, "digest"));
   Result<Hash128> hash = Hash128FromHex(digest);

@@ -68,5 +68,17 @@ TEST(Manifest, RefusesWhatIsNone) {
             "m: 'shards' hold more than any disk, up to shards/000000/c000000-s001.safetensors");
 }
 
+TEST(Manifest, RefusesFilesOutsideOfItsFolder) {
+  for (const char* path : {"", "/etc/passwd", "../x", "shards/../../x", "shards/..", "shards//x"}) {
+    Manifest manifest = Example();
+    manifest.shards[0].file.path = path;
+    EXPECT_EQ(ParseManifest(ManifestText(manifest), "m").status().message(),
+              "m: shards: 'path' leads out of the work folder: '" + std::string(path) + "'");
+  }
+  Manifest manifest = Example();
+  manifest.shards[0].file.path = "shards/..a/b..";
+  EXPECT_TRUE(ParseManifest(ManifestText(manifest), "m").ok());
+}
+
 }  // namespace
 }  // namespace draftmill

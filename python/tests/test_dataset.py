@@ -134,6 +134,13 @@ def test_a_run_that_discarded_its_shards_is_refused(work: Path) -> None:
         Dataset(work)
 
 
+@pytest.mark.parametrize("outside", ["/etc/passwd", "../other/shards/000000/c000000-s000.safetensors"])
+def test_a_manifest_that_leads_out_of_its_folder_is_refused(work: Path, outside: str) -> None:
+    write_manifest(work, [{"path": outside, "samples": 1, "tokens": 1, "quarantined": 0, "bytes": 1, "digest": ""}])
+    with pytest.raises(FormatError, match="leads out of the work folder"):
+        Dataset(work)
+
+
 def test_a_later_manifest_is_refused(work: Path) -> None:
     write_manifest(work, [], format_version=2)
     with pytest.raises(FormatError, match="version 1"):

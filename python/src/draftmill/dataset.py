@@ -200,6 +200,9 @@ class Dataset:
                 "folder is a benchmark's and no data set"
             )
         self._shard_paths: list[str] = [shard["path"] for shard in manifest["shards"]]
+        for name in self._shard_paths:
+            if name.startswith("/") or ".." in name.split("/"):
+                raise FormatError(f"{path}: {name!r} leads out of the work folder")
         self._good: list[int] = [shard["samples"] - shard["quarantined"] for shard in manifest["shards"]]
         self._shards_of: list[list[int]] = []  # by chunk, the indices of its shards
         names: list[str] = []

@@ -122,6 +122,45 @@ def test_a_removed_lock_lets_no_second_run_in(tmp_path):
     assert first.wait(timeout=120) in COMPLETE, run.last_words()
 
 
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory):
+    """A finished run that takes long enough for something to happen while it is at work."""
+    run = SmallRun(tmp_path_factory.mktemp("longer"), BINARY, [conversation(number) for number in range(600)])
+    assert run.run() == QUARANTINED, run.last_words()
+    return run
+
+
+# A folder, or state.db, that somebody removes under a run; and what was published first when that happens.
+@pytest.mark.parametrize(
+    ("removed", "moment"),
+    [
+        ("ingested.partial", "ingested.partial/ingested/spill"),
+        ("ingested", "ingested/index.json"),
+        ("ingested", "shards/000001"),
+        ("corpus", "shards/000001"),
+        ("shards", "shards/000002"),
+        ("state.db", "corpus"),
+    ],
+)
+def test_what_is_removed_under_a_run_is_missed_and_made_again(longer, tmp_path, removed, moment):
+    run = longer.copy(tmp_path / "copy")
+    expected = run.published()
+    shutil.rmtree(run.work)
+    process = run.start()
+    while not (run.work / moment).exists():
+        assert process.poll() is None, f"over before {moment} was there: {run.last_words()}"
+    gone = tmp_path / "gone"
+    (run.work / removed).rename(gone)
+    # What was removed may be made anew by the run itself: nothing else may come out of it.
+    assert process.wait(timeout=120) in (QUARANTINED, FAULTY, NOT_STARTED), run.last_words()
+    if run.run(command="verify") != 0:
+        repair = ("rebuild", "state") if "rebuild" in run.words() or "state.db" in run.words() else ("--repair", "verify")
+        run.run(repair[0], command=repair[1])
+    assert run.run() == QUARANTINED, run.last_words()
+    assert difference(expected, run.published()) == []
+    assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
 def test_shards_that_changed_places_are_found(run):
     expected = run.published()
     one, other = shards(run)[0], shards(run)[-1]

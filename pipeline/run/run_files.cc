@@ -13,6 +13,8 @@
 #include "pipeline/run/self_check_step.h"
 #include "pipeline/run/stored_facts.h"
 #include "pipeline/run/vocab_step.h"
+#include "stages/ingest/ingest_summary.h"
+#include "stages/ingest/ingested_rows.h"
 #include "stages/write/shard_writer.h"
 #include "state/state_reader.h"
 
@@ -149,6 +151,17 @@ Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder) {
       fmt::format("{} files that state.db knows are missing or have another size, the first is {}. What is "
                   "there stays. `draftmill verify --repair {}` marks them as work, and the next run makes them again",
                   missing.size(), JoinPath(work_folder, missing.front()), ShellWord(work_folder)));
+}
+
+Result<std::int64_t> CountMissingIngestedFiles(FileSystem& files, const std::string& work_folder) {
+  DRAFTMILL_ASSIGN_OR_RETURN(StateReader state, StateReader::Open(work_folder, files));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<ChunkRecord> chunks, state.Chunks());
+  std::int64_t missing = files.Exists(IngestSummaryPath(work_folder)) ? 0 : 1;
+  for (const ChunkRecord& chunk : chunks) {
+    const std::string path = IngestedChunkPath(work_folder, static_cast<std::int32_t>(chunk.chunk));
+    if (chunk.ingested && !files.Exists(path)) ++missing;
+  }
+  return missing;
 }
 
 Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks) {

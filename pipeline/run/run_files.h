@@ -24,6 +24,10 @@ Status WriteRunFiles(FileSystem& files, const Config& config, const RunInputs& i
 /// content. Success where there is no database yet.
 Status CheckThatFilesStand(FileSystem& files, const std::string& work_folder);
 
+/// How many files of ingested/ that the database knows are not there. Nothing that is published needs them, but only they, or
+/// the sources, can tell what a sample was made from. Looks at names alone.
+Result<std::int64_t> CountMissingIngestedFiles(FileSystem& files, const std::string& work_folder);
+
 /// Removes corpus files and shards of chunks from `chunks` on: an ingest that gave fewer left them.
 Status RemoveOrphans(FileSystem& files, const std::string& work_folder, std::int64_t chunks);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/shell_word.h"
 #include "formats/manifest.h"
 #include "pipeline/progress/format_units.h"
 #include "pipeline/run/bad_rows.h"
@@ -282,6 +283,14 @@ Status PipelineRun::PublishManifest() {
   DRAFTMILL_RETURN_IF_ERROR(RemoveManifest(files_, work_));
   // What somebody took away while the run was at work must not be listed.
   DRAFTMILL_RETURN_IF_ERROR(CheckThatFilesStand(files_, work_));
+  DRAFTMILL_ASSIGN_OR_RETURN(const std::int64_t missing_rows, CountMissingIngestedFiles(files_, work_));
+  if (missing_rows > 0) {
+    monitor_->Say(
+        EventLevel::kWarning,
+        fmt::format("{} files of ingested/ are gone. What is published is whole without them; `draftmill verify "
+                    "--repair {}` and one more run make them again",
+                    missing_rows, ShellWord(work_)));
+  }
   DRAFTMILL_ASSIGN_OR_RETURN(const Manifest manifest, MakeManifest(files_, work_, config_, inputs_, fingerprints_));
   if (const json::Value* facts = manifest.facts.Find(kSelfCheckFact)) {
     for (const std::string& warning : SelfCheckWarnings(*facts)) monitor_->Say(EventLevel::kWarning, warning);

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -136,6 +138,48 @@ TEST_F(FileSystemTest, ReadAtStopsOnlyAtTheEnd) {
   EXPECT_EQ(*(*file)->ReadAt(6, buffer), 4U);
   EXPECT_EQ(*(*file)->ReadAt(100, buffer), 0U);
   EXPECT_EQ(*(*file)->Size(), 10);
+}
+
+/// Interrupts this thread's system calls every other millisecond for as long as it lives.
+class Interruptions {
+ public:
+  Interruptions() {
+    struct sigaction action = {};
+    action.sa_handler = [](int) {};  // without SA_RESTART: calls that can be interrupted are
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, &previous_);
+    Every(2000);
+  }
+  ~Interruptions() {
+    Every(0);
+    sigaction(SIGALRM, &previous_, nullptr);
+  }
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+
+ private:
+  static void Every(suseconds_t microseconds) {
+    const itimerval interval{{0, microseconds}, {0, microseconds}};
+    setitimer(ITIMER_REAL, &interval, nullptr);
+  }
+
+  struct sigaction previous_ = {};
+};
+
+TEST_F(FileSystemTest, AnInterruptedCallIsCompleted) {
+  const Interruptions interruptions;
+  const std::string content(std::size_t{24} << 20, 'i');
+  for (int i = 0; i < 4; ++i) {
+    auto file = files_.OpenForWriting(Path("interrupted"), OpenMode::kCreate);
+    ASSERT_TRUE(file.ok()) << file.status().ToString();
+    EXPECT_TRUE((*file)->Allocate(static_cast<std::int64_t>(content.size())).ok());
+    EXPECT_TRUE((*file)->WriteAt(0, std::as_bytes(std::span(content))).ok());
+    EXPECT_TRUE((*file)->Sync().ok());
+    EXPECT_TRUE((*file)->Close().ok());
+    const Result<std::string> read = files_.ReadAll(Path("interrupted"));
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    EXPECT_TRUE(*read == content);
+  }
 }
 
 TEST_F(FileSystemTest, OpenModesTreatWhatIsThereAsTheySay) {

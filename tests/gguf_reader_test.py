@@ -1,6 +1,7 @@
 """The GGUF reader against the gguf package: values of every supported type, and files that lie about themselves."""
 
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def test_a_file_cut_anywhere_is_refused(tmp_path):
         (tmp_path / "cut.gguf").write_bytes(whole[:length])
         with pytest.raises(GgufError):
             GgufFile(tmp_path / "cut.gguf")
+
+
+def test_files_that_are_wrong_in_random_ways_are_refused_or_read():
+    command = [sys.executable, Path(__file__).parent / "gguf_fuzz.py", "--files", "1000", "--seed", "1"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def header(tensors=0, entries=0, version=3):

@@ -197,6 +197,7 @@ FileInfo FromStat(std::string name, const struct stat& info) {
           .size_bytes = info.st_size,
           .modified_ns = std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
           .inode = info.st_ino,
+          .device = info.st_dev,
           .is_folder = S_ISDIR(info.st_mode)};
 }
 

@@ -30,6 +30,7 @@ struct FileInfo {
   std::int64_t size_bytes = 0;
   std::int64_t modified_ns = 0;  ///< since 1970; only to skip hashing a file that cannot have changed
   std::uint64_t inode = 0;
+  std::uint64_t device = 0;  ///< of the file system that numbers the inodes
   bool is_folder = false;
 };
 

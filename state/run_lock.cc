@@ -101,12 +101,16 @@ std::string LockOwner::ToString() const {
   return text;
 }
 
+std::string BootId() {
+  const Result<std::string> text = RealFileSystem().ReadAll("/proc/sys/kernel/random/boot_id", kMaxOwnerBytes);
+  return text.ok() ? text->substr(0, text->find('\n')) : std::string();
+}
+
 LockOwner ThisProcess(Clock& clock) {
   LockOwner owner;
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) == 0) owner.host = host.data();
-  const Result<std::string> boot_id = RealFileSystem().ReadAll("/proc/sys/kernel/random/boot_id", kMaxOwnerBytes);
-  if (boot_id.ok()) owner.boot_id = boot_id->substr(0, boot_id->find('\n'));
+  owner.boot_id = BootId();
   owner.pid = ::getpid();
   owner.since_ms = clock.UnixMs();
   return owner;

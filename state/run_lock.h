@@ -31,6 +31,9 @@ struct LockOwner {
   std::string ToString() const;
 };
 
+/// Of this start of the machine: another one after the next. Empty where it cannot be found out.
+std::string BootId();
+
 /// This process on this host. Parts that cannot be found out are empty.
 LockOwner ThisProcess(Clock& clock);
 

@@ -39,12 +39,13 @@ std::string StateDatabasePath(const std::string& work_folder);
 /// A database that may be written, with what its opening found.
 struct WritableDatabase {
   sqlite::Connection connection;
-  /// The last writer did not close it: it was checked and recovered.
+  /// The last writer did not close it: it was recovered, and checked where that could have harmed it.
   bool after_unclean_end = false;
 };
 
 /// Opens for the one writer: WAL with full syncs, migrated to this program's version. After an unclean end every page
-/// is checked first. `create` makes a missing file; else it is kNotFound. The caller holds the run lock.
+/// is checked first, but where the machine was not started again since and the file is no copy: then only a process
+/// ended, which harms no page. `create` makes a missing file; else it is kNotFound. The caller holds the run lock.
 Result<WritableDatabase> OpenForWriting(FileSystem& files, const std::string& path, bool create);
 
 /// Leaves a single file that opens read-only anywhere: checkpoint, then `journal_mode=DELETE`. Where a reader holds the

@@ -199,7 +199,8 @@ std::string ResumeLine(const std::string& run_name, const std::vector<ChunkRecor
   std::string line = fmt::format(
       "resuming {}: {} of {} chunks tokenized, {} of {} planned shards published, {} batches written", run_name,
       totals.tokenized_chunks, totals.chunks, totals.published_shards, totals.shards, totals.written_batches);
-  if (after_unclean_end) line += "; the last run did not end cleanly, its database was checked and is whole";
+  if (after_unclean_end)
+    line += "; the last run did not end cleanly, its database was recovered and agrees with itself";
   return line;
 }
 

@@ -17,7 +17,7 @@ struct Query {
 constexpr std::array kQueries = {
     Query{"stages", "SELECT stage, state, version, fingerprint FROM stages ORDER BY position"},
     Query{"fingerprint_parts", "SELECT * FROM fingerprint_parts ORDER BY stage, position"},
-    Query{"facts", "SELECT * FROM facts ORDER BY name"},
+    Query{"facts", "SELECT * FROM facts WHERE name <> 'written_at' ORDER BY name"},
     Query{"sources",
           "SELECT source, epoch, path, format, bytes, content_hash, rows, kept, duplicates, rejected, not_taken FROM "
           "sources "

@@ -1,5 +1,5 @@
 // What matters of a state database, as text that can be compared: where everything stands, what every file is, what
-// everything was made from. Not what differs from one run to the next: runs, events, rates, times. For tests only.
+// everything was made from. Not what differs from one run to the next: runs, events, rates, times, the machine. For tests only.
 #pragma once
 
 #include <string>

@@ -64,8 +64,20 @@ const char* KindOf(const std::string& name) {
   return "other kernels";
 }
 
-/// Nanoseconds and how often, by name.
-using Times = std::map<std::string, std::pair<double, long>>;
+/// Nanoseconds, how often, and how long once at most.
+struct Time {
+  double all = 0;
+  long count = 0;
+  double longest = 0;
+
+  void Add(double time) {
+    all += time;
+    ++count;
+    longest = std::max(longest, time);
+  }
+};
+
+using Times = std::map<std::string, Time>;
 
 std::string Shortened(const std::string& name) {
   const std::size_t own = name.rfind("_cu_");
@@ -75,12 +87,13 @@ std::string Shortened(const std::string& name) {
 /// Those with most of `all`, at most `most` lines.
 void Print(std::FILE* out, const Times& times, double all, std::size_t most) {
   std::vector<std::pair<double, std::string>> names;
-  for (const auto& [name, time] : times) names.emplace_back(time.first, name);
+  for (const auto& [name, time] : times) names.emplace_back(time.all, name);
   std::sort(names.rbegin(), names.rend());
   for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
-    const auto& [time, count] = times.at(names[i].second);
-    std::fprintf(out, "%6.2f %% %8ld x %9.1f us  %s\n", 100 * time / all, count,
-                 time / static_cast<double>(count) * 1e-3, names[i].second.substr(0, 120).c_str());
+    const Time& time = times.at(names[i].second);
+    std::fprintf(out, "%6.2f %% %8ld x %9.1f us, at most %9.1f  %s\n", 100 * time.all / all, time.count,
+                 time.all / static_cast<double>(time.count) * 1e-3, time.longest * 1e-3,
+                 names[i].second.substr(0, 120).c_str());
   }
 }
 
@@ -105,16 +118,13 @@ void Report() {
     if (run.begin > covered) {
       const double gap = static_cast<double>(run.begin - covered);
       gaps += gap;
-      auto& between = gaps_between[Shortened(*before) + " -> " + Shortened(*run.name)];
-      between.first += gap;
-      ++between.second;
+      gaps_between[Shortened(*before) + " -> " + Shortened(*run.name)].Add(gap);
     }
     before = run.name;
     covered = std::max(covered, run.end);
     const double time = static_cast<double>(run.end - run.begin);
     by_kind[KindOf(*run.name)] += time;
-    by_name[*run.name].first += time;
-    ++by_name[*run.name].second;
+    by_name[*run.name].Add(time);
   }
   const double all = static_cast<double>(covered - runs.front().begin);
   by_kind["gaps"] = gaps;

@@ -10,14 +10,16 @@ namespace {
 
 /// Products run at their full rate from here on, and one attention plan serves nearly every batch.
 constexpr std::int64_t kBatchTokens = 32768;
+/// Models with experts: 87,381 were 2 % faster than 32,768 (docs/benchmarks.md).
+constexpr std::int64_t kExpertBatchTokens = 65536;
 constexpr std::int64_t kFewestTokens = 1024;
 /// Below this a layer's products are slower by more than fetching layers costs.
 constexpr std::int64_t kFewestResidentTokens = 4096;
 /// Blocks as long as these hide a layer's way over a link of 25 GB/s, or from a disk of 2 GB/s, behind its computing.
-constexpr std::int64_t kBatchesPerLinkBlock = 2;
-constexpr std::int64_t kMostBatchesInBlock = 16;
-/// Experts are many and see few of a block's tokens each: 8 of 384 take 5,461 rows of 262,144.
-constexpr std::int64_t kBatchesPerExpertBlock = 8;
+constexpr std::int64_t kLinkBlockTokens = 65536;
+/// Blocks from a disk, and those of experts, who are many and see few of a block's tokens each: 8 of 384 take 10,923 rows
+/// of these. Half as many cost half a hundredth of the rate.
+constexpr std::int64_t kMostBlockTokens = 524288;
 /// What driver, torch and libraries take of a GPU.
 constexpr std::int64_t kReserveBytes = std::int64_t{3} << 30;
 /// Layers on a GPU at a time where they are fetched: one computes, one is on its way.
@@ -81,15 +83,15 @@ class Planner {
 
   /// The plan with the largest batches, and then the largest blocks, that fit; none where not even the smallest do.
   std::optional<DevicePlan> Fit(DeviceWeightPolicy policy, std::int64_t fewest_tokens) const {
-    const bool planned = options_.batch_tokens > 0 && options_.block_tokens > 0;
-    const std::int64_t most = options_.batch_tokens > 0 ? options_.batch_tokens : kBatchTokens;
+    const std::int64_t wanted = model_.spans_blocks ? kExpertBatchTokens : kBatchTokens;
+    const std::int64_t most = options_.batch_tokens > 0 ? options_.batch_tokens : wanted;
     const std::int64_t fewest = options_.batch_tokens > 0 ? options_.batch_tokens : fewest_tokens;
     for (std::int64_t tokens = most; tokens >= fewest; tokens /= 2) {
       const ExtractSizes least{tokens, std::max(tokens, options_.block_tokens)};
-      std::optional<DevicePlan> plan = FitSizes(policy, least, planned ? 1 : 2);
+      std::optional<DevicePlan> plan = FitSizes(policy, least, FewestInFlight());
       if (!plan) continue;
       if (options_.block_tokens > 0) return plan;
-      for (std::int64_t batches = WantedBatches(*plan); batches > 1; --batches) {
+      for (std::int64_t batches = WantedTokens(*plan) / tokens; batches > 1; --batches) {
         // Larger blocks of a stream from memory must not push it to the disk.
         std::optional<DevicePlan> larger = FitSizes(policy, {tokens, batches * tokens}, 2);
         if (larger && larger->from_memory == plan->from_memory) return larger;
@@ -99,10 +101,13 @@ class Planner {
     return std::nullopt;
   }
 
-  std::int64_t WantedBatches(const DevicePlan& plan) const {
-    if (plan.weights == DeviceWeightPolicy::kStreamed && !plan.from_memory) return kMostBatchesInBlock;
-    if (model_.spans_blocks) return kBatchesPerExpertBlock;
-    return plan.weights == DeviceWeightPolicy::kResident ? 1 : kBatchesPerLinkBlock;
+  /// A block that is given is taken as it is, one at a time where there is no room for two.
+  int FewestInFlight() const { return options_.block_tokens > 0 ? 1 : 2; }
+
+  std::int64_t WantedTokens(const DevicePlan& plan) const {
+    const bool from_disk = plan.weights == DeviceWeightPolicy::kStreamed && !plan.from_memory;
+    if (from_disk || model_.spans_blocks) return kMostBlockTokens;
+    return plan.weights == DeviceWeightPolicy::kResident ? 0 : kLinkBlockTokens;
   }
 
   /// The plan for given sizes, with as many blocks in flight as the host has room for; none where it does not fit.
@@ -162,28 +167,28 @@ class Planner {
   }
 
   Status Refusal(DeviceWeightPolicy policy) const {
-    const bool planned = options_.batch_tokens > 0;
-    const ExtractSizes sizes =
-        planned ? ExtractSizes{options_.batch_tokens, std::max(options_.batch_tokens, options_.block_tokens)}
-                : ExtractSizes{kFewestTokens, kFewestTokens};
+    const std::int64_t batch = options_.batch_tokens > 0 ? options_.batch_tokens : kFewestTokens;
+    const ExtractSizes sizes{batch, std::max(batch, options_.block_tokens)};
+    const bool given = options_.batch_tokens > 0 || options_.block_tokens > 0;
     DevicePlan least;
     least.weights = policy;
     least.sizes = sizes;
-    least.blocks_in_flight = planned ? 1 : 2;
+    least.blocks_in_flight = FewestInFlight();
     least.from_memory = false;
     const std::int64_t device = DeviceBytes(policy, sizes);
     std::string text = std::string("the model does not fit with weights ") + DeviceWeightPolicyName(policy) +
-                       " and batches of " + std::to_string(sizes.batch_tokens) + " tokens: each GPU would need " +
-                       std::to_string(device) + " bytes and has " + std::to_string(options_.device_bytes) +
-                       " free; the host would need " + std::to_string(HostStateBytes(least) + HostWeightBytes(least)) +
-                       " bytes, and " + std::to_string(options_.memory_bytes) + " are allowed. Nothing was loaded. ";
+                       ", batches of " + std::to_string(sizes.batch_tokens) + " and blocks of " +
+                       std::to_string(sizes.block_tokens) + " tokens: each GPU would need " + std::to_string(device) +
+                       " bytes and has " + std::to_string(options_.device_bytes) + " free; the host would need " +
+                       std::to_string(HostStateBytes(least) + HostWeightBytes(least)) + " bytes, and " +
+                       std::to_string(options_.memory_bytes) + " are allowed. Nothing was loaded. ";
     if (device > options_.device_bytes) {
       text += policy == DeviceWeightPolicy::kStreamed ? "End what else runs on the GPU"
                                                       : "Set extract.weights to auto, end what else runs on the GPU";
-      text += planned ? ", lower extract.batch_tokens or extract.block_tokens" : "";
+      text += given ? ", lower extract.batch_tokens or extract.block_tokens" : "";
     } else {
-      text += std::string("Raise limits.memory") +
-              (planned ? ", or lower extract.batch_tokens or extract.block_tokens" : "");
+      text +=
+          std::string("Raise limits.memory") + (given ? ", or lower extract.batch_tokens or extract.block_tokens" : "");
     }
     return OutOfMemory(text + ", or set extract.device to cpu");
   }

@@ -132,11 +132,31 @@ TEST_F(DevicePolicyTest, AGpuThatIsNearlyFullIsRefused) {
   EXPECT_THAT(status.message(), HasSubstr("End what else runs on the GPU"));
 }
 
+TEST_F(DevicePolicyTest, ABlockThatIsGivenIsTakenOneAtATimeOrRefusedWithWhatItNeeds) {
+  options_.weights = "streamed";
+  options_.block_tokens = 262144;  // 16 GiB of states
+  options_.memory_bytes = 30 * kGib;
+  const DevicePlan plan = Plan();
+  EXPECT_EQ(plan.sizes.block_tokens, 262144);
+  EXPECT_EQ(plan.blocks_in_flight, 1);
+  EXPECT_FALSE(plan.from_memory);
+  options_.memory_bytes = 10 * kGib;
+  const Status status = PlanDevices(model_, options_).status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("blocks of 262144 tokens"), HasSubstr("lower extract.batch_tokens or "
+                                                                                      "extract.block_tokens")));
+  const std::string needed = "the host would need ";
+  const std::size_t at = status.message().find(needed);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_GT(std::stoll(status.message().substr(at + needed.size())), options_.memory_bytes);
+}
+
 TEST_F(DevicePolicyTest, ExpertsGetLargeBlocks) {
   options_.device_bytes = 200 * kGib;
   model_.spans_blocks = true;
   EXPECT_EQ(Plan().weights, DeviceWeightPolicy::kResident);
-  EXPECT_EQ(Plan().sizes.block_tokens, 262144);
+  EXPECT_EQ(Plan().sizes.batch_tokens, 65536);
+  EXPECT_EQ(Plan().sizes.block_tokens, 524288);
 }
 
 }  // namespace

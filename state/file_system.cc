@@ -192,10 +192,13 @@ std::string NetworkKind(const std::string& path) {
   return NetworkMountKind(*mounts, major(place.st_dev), minor(place.st_dev));
 }
 
+std::int64_t ToNs(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
 FileInfo FromStat(std::string name, const struct stat& info) {
   return {.name = std::move(name),
           .size_bytes = info.st_size,
-          .modified_ns = std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+          .modified_ns = ToNs(info.st_mtim),
+          .changed_ns = ToNs(info.st_ctim),
           .inode = info.st_ino,
           .device = info.st_dev,
           .is_folder = S_ISDIR(info.st_mode)};

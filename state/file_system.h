@@ -29,6 +29,7 @@ struct FileInfo {
   std::string name;  ///< last component of the path
   std::int64_t size_bytes = 0;
   std::int64_t modified_ns = 0;  ///< since 1970; only to skip hashing a file that cannot have changed
+  std::int64_t changed_ns = 0;   ///< of the content or the inode; unlike `modified_ns` nobody can set it
   std::uint64_t inode = 0;
   std::uint64_t device = 0;  ///< of the file system that numbers the inodes
   bool is_folder = false;

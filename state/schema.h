@@ -44,8 +44,8 @@ struct WritableDatabase {
 };
 
 /// Opens for the one writer: WAL with full syncs, migrated to this program's version. After an unclean end every page
-/// is checked first, but where the machine was not started again since and the file is no copy: then only a process
-/// ended, which harms no page. `create` makes a missing file; else it is kNotFound. The caller holds the run lock.
+/// is checked first, but where nothing but a process ended (state/written_at.h). `create` makes a missing
+/// file; else it is kNotFound. The caller holds the run lock.
 Result<WritableDatabase> OpenForWriting(FileSystem& files, const std::string& path, bool create);
 
 /// Leaves a single file that opens read-only anywhere: checkpoint, then `journal_mode=DELETE`. Where a reader holds the

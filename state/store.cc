@@ -8,6 +8,7 @@
 #include "base/start_threads.h"
 #include "state/schema.h"
 #include "state/write_operations.h"
+#include "state/written_at.h"
 
 namespace draftmill {
 namespace {
@@ -47,16 +48,18 @@ std::string FriendlyName(const RunRecord& run) {
 }  // namespace
 
 Result<std::unique_ptr<StateWriter>> StateWriter::Open(const std::string& work_folder, StateWriterOptions options) {
-  DRAFTMILL_ASSIGN_OR_RETURN(WritableDatabase database,
-                             OpenForWriting(*options.files, StateDatabasePath(work_folder), options.create));
-  auto writer = std::make_unique<StateWriter>(OpenKey{}, std::move(database.connection), std::move(options),
-                                              database.after_unclean_end);
+  const std::string path = StateDatabasePath(work_folder);
+  DRAFTMILL_ASSIGN_OR_RETURN(WritableDatabase database, OpenForWriting(*options.files, path, options.create));
+  auto writer = std::make_unique<StateWriter>(OpenKey{}, path, std::move(database), std::move(options));
   DRAFTMILL_ASSIGN_OR_RETURN(writer->thread_, StartThread([self = writer.get()] { self->RunThread(); }));
   return writer;
 }
 
-StateWriter::StateWriter(OpenKey, sqlite::Connection connection, StateWriterOptions options, bool after_unclean_end)
-    : options_(std::move(options)), after_unclean_end_(after_unclean_end), connection_(std::move(connection)) {}
+StateWriter::StateWriter(OpenKey, std::string path, WritableDatabase database, StateWriterOptions options)
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      after_unclean_end_(database.after_unclean_end),
+      connection_(std::move(database.connection)) {}
 
 StateWriter::~StateWriter() { static_cast<void>(Close()); }
 
@@ -125,6 +128,9 @@ void StateWriter::RunThread() {
     }
     for (const Entry& entry : group) group_bytes += entry.bytes;
     const Status status = CommitGroup(group);
+    // A failure harms nothing but the next start after a kill, which then checks every page; a full disk and the like
+    // show at the next commit.
+    if (status.ok()) static_cast<void>(RememberWritten(*options_.files, connection_, path_));
     const std::lock_guard lock(mutex_);
     held_bytes_ -= group_bytes;
     held_writes_ -= static_cast<std::int64_t>(group.size());

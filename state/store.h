@@ -45,6 +45,8 @@ struct StateWriterOptions {
   std::function<bool(const Status&)> retry_full_disk{};
 };
 
+struct WritableDatabase;
+
 class StateWriter {
   /// Only Open makes one.
   struct OpenKey {};
@@ -57,13 +59,13 @@ class StateWriter {
 
   /// Opens `<work folder>/state.db`. The caller holds the run lock.
   static Result<std::unique_ptr<StateWriter>> Open(const std::string& work_folder, StateWriterOptions options);
-  StateWriter(OpenKey, sqlite::Connection connection, StateWriterOptions options, bool after_unclean_end);
+  StateWriter(OpenKey, std::string path, WritableDatabase database, StateWriterOptions options);
   StateWriter(const StateWriter&) = delete;
   StateWriter& operator=(const StateWriter&) = delete;
   /// As Close where that was not called; its failure is lost.
   ~StateWriter();
 
-  /// The last writer did not close the database: it was checked page by page and recovered.
+  /// The last writer did not close the database: it was recovered, and checked where that could have harmed it.
   bool after_unclean_end() const { return after_unclean_end_; }
 
   /// Queues a write; `bytes` is about what it holds in memory.
@@ -126,6 +128,7 @@ class StateWriter {
   Status CommitGroup(const std::vector<Entry>& group);
   Status CommitOnce(const std::vector<Entry>& group);
 
+  const std::string path_;
   const StateWriterOptions options_;
   const bool after_unclean_end_;
   std::atomic<std::int64_t> run_ = 0;

@@ -17,6 +17,7 @@
 #include "state/schema.h"
 #include "state/state_reader.h"
 #include "state/temporary_folder.h"
+#include "state/written_at.h"
 
 namespace draftmill {
 namespace {
@@ -62,6 +63,26 @@ TEST_F(StoreTest, ReadingInTheSameProcessKeepsTheLocks) {
   ASSERT_TRUE(IsLocked(path));
   ASSERT_TRUE(Read().LastRun().ok());
   EXPECT_TRUE(IsLocked(path));
+}
+
+// Each checkpoint changes the file: a kill behind it must still cost no check of every page.
+TEST_F(StoreTest, RemembersTheFileBehindEachCheckpoint) {
+  const auto state = Open();
+  const std::string path = StateDatabasePath(folder_.path());
+  FileSystem& files = RealFileSystem();
+  std::int64_t size = files.Stat(path)->size_bytes;
+  int checkpoints = 0;
+  for (int i = 0; checkpoints < 3 && i < 100; ++i) {
+    // A hundred pages.
+    ASSERT_TRUE(state->Wait(state->SetFact("fact " + std::to_string(i), std::string(400'000, 'x'))).ok());
+    if (files.Stat(path)->size_bytes != size) ++checkpoints;
+    size = files.Stat(path)->size_bytes;
+    Result<sqlite::Connection> reader = OpenForReading(files, path);
+    ASSERT_TRUE(reader.ok());
+    EXPECT_TRUE(*IsAsWritten(files, *reader, path)) << i;
+  }
+  EXPECT_EQ(checkpoints, 3);
+  EXPECT_TRUE(state->Close().ok());
 }
 
 TEST_F(StoreTest, NamesRunsForPeople) {

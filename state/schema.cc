@@ -98,14 +98,24 @@ Result<SchemaObjects> ReadObjects(sqlite::Connection& connection) {
   }
 }
 
+/// Of a database that this program made. The same for as long as the program runs, and a millisecond to find out.
+Result<SchemaObjects> MakeExpectedObjects() {
+  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Connection pattern, sqlite::Connection::Open(":memory:", sqlite::Access::kCreate));
+  DRAFTMILL_RETURN_IF_ERROR(RunMigrations(pattern, 0));
+  return ReadObjects(pattern);
+}
+
+const Result<SchemaObjects>& ExpectedObjects() {
+  static const Result<SchemaObjects> objects = MakeExpectedObjects();
+  return objects;
+}
+
 /// What a database of this version holds must be what this program would have made: a file from elsewhere could give a
 /// view another meaning, or let a trigger change what is written. Views and indexes that somebody added do no harm.
 Status CheckObjects(sqlite::Connection& connection, const std::string& path) {
-  DRAFTMILL_ASSIGN_OR_RETURN(sqlite::Connection pattern, sqlite::Connection::Open(":memory:", sqlite::Access::kCreate));
-  DRAFTMILL_RETURN_IF_ERROR(RunMigrations(pattern, 0));
-  DRAFTMILL_ASSIGN_OR_RETURN(const SchemaObjects expected, ReadObjects(pattern));
+  DRAFTMILL_RETURN_IF_ERROR(ExpectedObjects().status());
   DRAFTMILL_ASSIGN_OR_RETURN(const SchemaObjects found, ReadObjects(connection));
-  for (const auto& [name, sql] : expected) {
+  for (const auto& [name, sql] : *ExpectedObjects()) {
     const auto object = found.find(name);
     if (object == found.end()) return sqlite::Damaged(path, "it has no " + name);
     if (object->second != sql) return sqlite::Damaged(path, "its " + name + " was changed");

@@ -117,15 +117,21 @@ def test_rows_whose_sources_are_gone_are_named_and_not_marked(run):
     assert run.run() == 3, run.last_words()
 
 
+def end_behind_a_shard(run, how):
+    """Runs, and signals when a further shard is published. Returns how the run ended."""
+    published = len(list(run.work.glob("shards/*/*.safetensors")))
+    process = run.start()
+    while process.poll() is None and len(list(run.work.glob("shards/*/*.safetensors"))) == published:
+        time.sleep(0.001)
+    process.send_signal(how)
+    return process.wait()
+
+
 def kill_between_shards(run):
-    """Runs from nothing, and kills the run where some of its shards are published."""
+    """Runs from nothing, stops, goes on and is killed: most of the database is in its file, the rest in the log."""
     for _ in range(20):
         shutil.rmtree(run.work)
-        process = run.start()
-        while process.poll() is None and not list(run.work.glob("shards/*/*.safetensors")):
-            time.sleep(0.001)
-        process.kill()
-        if process.wait() == -signal.SIGKILL:
+        if end_behind_a_shard(run, signal.SIGTERM) == STOPPED and end_behind_a_shard(run, signal.SIGKILL) == -signal.SIGKILL:
             return
     pytest.fail("each of 20 runs was complete before it could be killed")
 

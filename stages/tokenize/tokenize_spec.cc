@@ -125,7 +125,7 @@ Enum ChoiceOf(const ParameterValues& values, const std::string& name,
 const StageSpec& TokenizeSpec() {
   static const StageSpec spec = {
       .name = "tokenize",
-      .version = 3,
+      .version = 4,
       .doc =
           "Renders every conversation with the target model's own chat template, turns the text into token ids and "
           "marks "

@@ -151,7 +151,8 @@ def main():
     if not (arguments.data / "tokenizers").is_dir():
         print(f"skipped: no test data at {arguments.data}; set DRAFTMILL_TEST_DATA")
         return SKIPPED
-    texts = [*random_texts(arguments.random, [*ADDED, "<s>", "<|endoftext|>", "token", " the "], arguments.seed), "", " ", "  a"]
+    texts = [*random_texts(arguments.random, [*ADDED, "<s>", "<|endoftext|>", "token", " the "], arguments.seed), "", " ", "  a",
+             "the xtok", "the  x <|t|>the x"]
     failures = count = 0
     with tempfile.TemporaryDirectory() as folder:
         bases = [json.loads(unpack(arguments.data, name, folder).read_text()) for name in ("llama2", "gpt2")]

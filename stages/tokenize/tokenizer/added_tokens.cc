@@ -126,10 +126,10 @@ std::size_t AddedTokenMatcher::NextCandidate(std::string_view text, std::size_t 
   return size;
 }
 
-void AddedTokenMatcher::Find(const AlignedText& aligned, std::span<const ByteRange> plain_ranges,
-                             std::vector<Match>& matches) const {
+Status AddedTokenMatcher::Find(const AlignedText& aligned, std::span<const ByteRange> plain_ranges,
+                               std::vector<Match>& matches) const {
   matches.clear();
-  if (rules_.empty()) return;
+  if (rules_.empty()) return OkStatus();
   const std::string_view text = aligned.text;
   std::size_t previous_end = 0;
   std::size_t position = 0;
@@ -149,14 +149,22 @@ void AddedTokenMatcher::Find(const AlignedText& aligned, std::span<const ByteRan
       if (overlap == Overlap::kPart) position = begin + 1;
       if (overlap != Overlap::kNone) continue;
     }
-    // White space that an rstrip swallowed is no longer searched.
-    if (begin < previous_end) continue;
     if (rule.single_word && (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) continue;
-    if (rule.lstrip) begin = std::max(SpaceBegin(text.substr(0, begin)), previous_end);
+    // White space that an rstrip swallowed is searched all the same: a content may begin in it and reach beyond.
+    const bool begins_in_swallowed = begin < previous_end;
+    if (rule.lstrip) begin = SpaceBegin(text.substr(0, begin));
+    begin = std::max(begin, previous_end);
     if (rule.rstrip) end += SpaceLength(text.substr(end));
+    if (begins_in_swallowed && end <= previous_end) {
+      if (rule.lstrip && end == previous_end) continue;  // nothing is left of it
+      // There the original gives the white space twice, or crashes.
+      return InvalidInput("the added token of id " + std::to_string(rule.id) +
+                          " stands inside the white space that the one before it swallows (rstrip)");
+    }
     matches.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end), rule.id});
     previous_end = end;
   }
+  return OkStatus();
 }
 
 }  // namespace draftmill

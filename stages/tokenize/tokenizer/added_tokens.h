@@ -1,7 +1,8 @@
 // Finding added tokens in a text, exactly as the AddedVocabulary of `tokenizers` does.
 //
-// The leftmost match wins, among those the longest; matches do not overlap; `single_word` drops a match that touches a
-// word character, `lstrip` and `rstrip` swallow the white space beside it. Linear in the text for contents of bounded
+// The leftmost match wins, among those the longest; `single_word` drops a match that touches a word character, `lstrip`
+// and `rstrip` swallow the white space beside it. Contents do not overlap; where one begins in swallowed white space, its
+// match begins behind that. Linear in the text for contents of bounded
 // length. Filled once, then const and safe from any thread.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "stages/tokenize/tokenizer.h"
 #include "stages/tokenize/tokenizer/aligned_text.h"
 
@@ -42,8 +44,9 @@ class AddedTokenMatcher {
   bool empty() const { return rules_.empty(); }
 
   /// Replaces `matches` by those in `text`, in order. A special token that touches one of `plain_ranges` (of the
-  /// original text) is passed over: its text stays text.
-  void Find(const AlignedText& text, std::span<const ByteRange> plain_ranges, std::vector<Match>& matches) const;
+  /// original text) is passed over: its text stays text. Fails (kInvalidInput) where one of white space alone stands in
+  /// what an rstrip swallowed.
+  Status Find(const AlignedText& text, std::span<const ByteRange> plain_ranges, std::vector<Match>& matches) const;
 
  private:
   struct Node {

@@ -151,7 +151,7 @@ class BpeTokenizer final : public Tokenizer {
 
   Status EncodePart(const AlignedText& text, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
                     EncodingWriter& writer) const {
-    parts_.raw_matcher.Find(text, plain_ranges, scratch.raw_matches);
+    DRAFTMILL_RETURN_IF_ERROR(parts_.raw_matcher.Find(text, plain_ranges, scratch.raw_matches));
     return ForEachGap(text, scratch.raw_matches, writer,
                       [&](const AlignedText& gap) { return EncodeRaw(gap, plain_ranges, scratch, writer); });
   }
@@ -159,7 +159,7 @@ class BpeTokenizer final : public Tokenizer {
   Status EncodeRaw(const AlignedText& raw, std::span<const ByteRange> plain_ranges, BpeTokenizerScratch& scratch,
                    EncodingWriter& writer) const {
     DRAFTMILL_ASSIGN_OR_RETURN(const AlignedText text, ApplyAll(parts_.normalizers, raw, scratch.normalized));
-    parts_.normalized_matcher.Find(text, plain_ranges, scratch.normalized_matches);
+    DRAFTMILL_RETURN_IF_ERROR(parts_.normalized_matcher.Find(text, plain_ranges, scratch.normalized_matches));
     return ForEachGap(text, scratch.normalized_matches, writer,
                       [&](const AlignedText& gap) { return EncodeGap(gap, scratch, writer); });
   }

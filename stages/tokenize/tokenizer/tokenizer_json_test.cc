@@ -71,6 +71,36 @@ TEST(TokenizerJson, SpecialTokensInPlainRangesStayText) {
   EXPECT_THAT(Encode(*tokenizer, "<e><e>", {{0, 2}}).ids, ElementsAre('<', 'e', '>', 261));
 }
 
+TEST(TokenizerJson, AnAddedTokenMayBeginInWhiteSpaceThatTheOneBeforeSwallows) {
+  // The ids are those of tokenizers 0.23.3.
+  const auto added = [](std::string_view content, std::string_view lstrip) {
+    SmallTokenizerJson json;
+    json.added_tokens =
+        R"([{"id":261,"content":"<e>","single_word":false,"lstrip":false,"rstrip":true,"normalized":false,)"
+        R"("special":true},{"id":262,"content":")" +
+        std::string(content) + R"(","single_word":false,"lstrip":)" + std::string(lstrip) +
+        R"(,"rstrip":false,"normalized":false,"special":false}])";
+    return Load(json);
+  };
+  for (const char* lstrip : {"false", "true"}) {
+    const auto tokenizer = added(" x", lstrip);
+    const Encoding encoding = Encode(*tokenizer, "a<e>  xy");
+    EXPECT_THAT(encoding.ids, ElementsAre('a', 261, 262, 'y')) << lstrip;
+    EXPECT_THAT(encoding.begin, ElementsAre(0, 1, 6, 7));
+    EXPECT_THAT(encoding.end, ElementsAre(1, 6, 7, 8));
+  }
+  EXPECT_THAT(Encode(*added("\\n", "true"), "<e>\nx").ids, ElementsAre(261, 'x'));
+  // tokenizers writes the newline twice, and crashes where it also has lstrip and more white space follows.
+  for (const auto& [lstrip, text] : {std::pair("false", "<e>\nx"), std::pair("true", "<e>\n x")}) {
+    const auto tokenizer = added("\\n", lstrip);
+    const Tokenizer::Scratch scratch = tokenizer->MakeScratch();
+    Encoding encoding;
+    EXPECT_THAT(tokenizer->Encode(text, {}, *scratch, encoding).ToString(), HasSubstr("added token of id 262"))
+        << lstrip;
+    EXPECT_TRUE(encoding.ids.empty());
+  }
+}
+
 TEST(TokenizerJson, WhatReplacesSeveralCharactersDoesNotBeginTheTextForMetaspace) {
   SmallTokenizerJson json;
   json.normalizer = R"({"type":"Replace","pattern":{"Regex":"q+"},"content":"t"})";

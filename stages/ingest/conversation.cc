@@ -21,7 +21,11 @@ constexpr std::array<NamedForm, 7> kForms = {{{RowForm::kAuto, "auto"},
                                               {RowForm::kPromptCompletion, "prompt_completion"},
                                               {RowForm::kTurns, "turns"}}};
 
-bool Has(const json::Value& row, std::string_view key) { return row.Find(key) != nullptr; }
+/// Whether the row says something under that key. Tables of several forms have every column, null where a row has none.
+bool Has(const json::Value& row, std::string_view key) {
+  const json::Value* value = row.Find(key);
+  return value != nullptr && !value->is_null();
+}
 
 std::string KeysOf(const json::Value& row) {
   std::string keys;
@@ -49,13 +53,16 @@ class RowReading {
   Result<json::Value> Run(RowForm form) {
     json::Array messages;
     DRAFTMILL_RETURN_IF_ERROR(ReadMessages(form, messages));
+    DRAFTMILL_RETURN_IF_ERROR(AddSystem(messages));
     DRAFTMILL_RETURN_IF_ERROR(CheckMessages(messages, normalize_, refusal_));
     json::Object conversation;
     conversation.emplace_back("messages", std::move(messages));
-    json::Value* tools = row_.Find("tools");
-    if (tools != nullptr && !tools->is_null()) {
-      DRAFTMILL_RETURN_IF_ERROR(CheckTools(*tools, form == RowForm::kShareGpt, refusal_));
-      if (!tools->as_array().empty()) conversation.emplace_back("tools", std::move(*tools));
+    // OpenAI's older files list bare descriptions under `functions`.
+    const bool has_functions = !Has(row_, "tools") && Has(row_, "functions");
+    if (has_functions || Has(row_, "tools")) {
+      json::Value& tools = *row_.Find(has_functions ? "functions" : "tools");
+      DRAFTMILL_RETURN_IF_ERROR(CheckTools(tools, has_functions || form == RowForm::kShareGpt, refusal_));
+      if (!tools.as_array().empty()) conversation.emplace_back("tools", std::move(tools));
     }
     json::Value* documents = row_.Find("documents");
     if (documents != nullptr && !documents->is_null()) {
@@ -108,18 +115,22 @@ class RowReading {
     return value == nullptr || value->is_null() ? OkStatus() : TakeText(key, text);
   }
 
-  /// A system prompt that stands beside the conversation, in front of it.
+  /// A system prompt that stands beside the conversation goes in front of it, unless it stands there already.
   Status AddSystem(json::Array& messages) {
     std::string system;
     DRAFTMILL_RETURN_IF_ERROR(TakeOptionalText("system", system));
-    if (!system.empty()) messages.push_back(Message("system", json::Value(std::move(system))));
+    if (system.empty() || messages.empty()) return OkStatus();
+    const json::Value* role = messages.front().Find("role");
+    const json::Value* content = messages.front().Find("content");
+    const bool is_there =
+        role != nullptr && *role == json::Value("system") && content != nullptr && *content == json::Value(system);
+    if (!is_there) messages.insert(messages.begin(), Message("system", json::Value(std::move(system))));
     return OkStatus();
   }
 
   Status ReadShareGpt(json::Array& messages) {
     json::Array turns;
     DRAFTMILL_RETURN_IF_ERROR(TakeList("conversations", turns));
-    if (!turns.empty()) DRAFTMILL_RETURN_IF_ERROR(AddSystem(messages));
     for (std::size_t i = 0; i < turns.size(); ++i) {
       Result<json::Value> message = MessageFromTurn(std::move(turns[i]), refusal_);
       if (!message.ok()) return message.status().WithContext("turn " + std::to_string(i));
@@ -136,7 +147,6 @@ class RowReading {
     DRAFTMILL_RETURN_IF_ERROR(TakeText("instruction", instruction));
     DRAFTMILL_RETURN_IF_ERROR(TakeOptionalText("input", input));
     DRAFTMILL_RETURN_IF_ERROR(TakeText("output", output));
-    DRAFTMILL_RETURN_IF_ERROR(AddSystem(messages));
     DRAFTMILL_RETURN_IF_ERROR(AddHistory(messages));
     if (!input.empty()) instruction += (instruction.empty() ? "" : "\n") + input;
     messages.push_back(Message("user", json::Value(std::move(instruction))));
@@ -161,7 +171,6 @@ class RowReading {
 
   /// Only the completion is trained on: an answer inside the prompt gets weight 0.
   Status ReadPromptCompletion(json::Array& messages) {
-    DRAFTMILL_RETURN_IF_ERROR(AddSystem(messages));
     DRAFTMILL_RETURN_IF_ERROR(AddSide("prompt", "user", messages));
     for (json::Value& message : messages) {
       const json::Value* role = message.Find("role");
@@ -251,16 +260,33 @@ Result<json::Value> PretokenizedRow(json::Value& row, RowRefusal& refusal) {
   return json::Value(std::move(conversation));
 }
 
+/// A weight of a whole row would have to scale its loss, which a mask of 0 and 1 cannot say.
+Status CheckRowWeight(const json::Value& row, RowRefusal& refusal) {
+  for (const std::string_view key : {"loss_weight", "weight"}) {
+    const json::Value* weight = row.Find(key);
+    if (weight == nullptr || !weight->is_number() || weight->as_double() == 1.0) continue;
+    return refusal.Refuse("unsupported_weight",
+                          "the row's " + std::string(key) + " is " + Shortened(json::Write(*weight)) +
+                              "; a row counts once or is left out of the file (messages may have loss_weight 0)");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 RowForm RecognizedForm(const json::Value& row) {
-  if (Has(row, "input_ids")) return RowForm::kPretokenized;
-  if (Has(row, "messages")) return RowForm::kMessages;
-  if (Has(row, "conversations")) return RowForm::kShareGpt;
-  if (Has(row, "instruction") && Has(row, "output")) return RowForm::kAlpaca;
-  if (Has(row, "prompt") && Has(row, "completion")) return RowForm::kPromptCompletion;
-  if (Has(row, "turns")) return RowForm::kTurns;
-  return RowForm::kAuto;
+  const auto told_by = [](auto has) {
+    if (has("input_ids")) return RowForm::kPretokenized;
+    if (has("messages")) return RowForm::kMessages;
+    if (has("conversations")) return RowForm::kShareGpt;
+    if (has("instruction") && has("output")) return RowForm::kAlpaca;
+    if (has("prompt") && has("completion")) return RowForm::kPromptCompletion;
+    return has("turns") ? RowForm::kTurns : RowForm::kAuto;
+  };
+  const RowForm given = told_by([&row](std::string_view key) { return Has(row, key); });
+  if (given != RowForm::kAuto) return given;
+  // So that a row whose only column is null is refused for that.
+  return told_by([&row](std::string_view key) { return row.Find(key) != nullptr; });
 }
 
 std::string_view RowFormName(RowForm form) {
@@ -291,6 +317,7 @@ Result<json::Value> CanonicalConversation(json::Value row, RowForm form, bool no
                                             ") are none of messages, conversations, instruction+output, "
                                             "prompt+completion, turns+reference, input_ids+loss_mask");
   }
+  DRAFTMILL_RETURN_IF_ERROR(CheckRowWeight(row, noted));
   if (form == RowForm::kPretokenized) return PretokenizedRow(row, noted);
   return RowReading(row, normalize, noted).Run(form);
 }

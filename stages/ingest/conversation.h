@@ -56,9 +56,10 @@ struct RowRefusal {
   }
 };
 
-/// The canonical form of `row`. With `normalize`, null or absent content becomes an empty text, tool-call arguments
-/// that are a JSON object in a string become the object, and a list of text parts alone becomes one text (the parts one
-/// after the other, nothing between); without it they pass as they are.
+/// The canonical form of `row`. With `normalize`, null or absent content becomes an empty text, other fields that are
+/// null and an empty `tool_calls` are left out, tool-call arguments that are a JSON object in a string become the
+/// object, a list of text parts alone becomes one text (the parts one after the other, nothing between), `function_call`
+/// becomes `tool_calls`, and `refusal` content; without it messages pass as they are.
 Result<json::Value> CanonicalConversation(json::Value row, RowForm form, bool normalize, RowRefusal* refusal = nullptr);
 
 /// The fixed word for a text that json::Parse refused.

@@ -79,49 +79,60 @@ TEST(ConversationTest, ReadsPretokenizedRows) {
 }
 
 TEST(ConversationTest, RefusesByFixedWords) {
-  for (const auto& [row, reason] : std::vector<std::pair<std::string, std::string>>{
-           {R"([1])", "unknown_form"},
-           {R"("text")", "unknown_form"},
-           {R"({})", "unknown_form"},
-           {R"({"text":"x"})", "unknown_form"},
-           {R"({"messages":{}})", "wrong_type"},
-           {R"({"messages":null})", "wrong_type"},
-           {R"({"messages":[]})", "empty_conversation"},
-           {R"({"conversations":[]})", "empty_conversation"},
-           {R"({"conversations":[],"system":"x"})", "empty_conversation"},
-           {R"({"messages":[{"role":"user","content":"x"}]})", "no_assistant_turn"},
-           {R"({"turns":["x"]})", "no_assistant_turn"},
-           {R"({"turns":["x"],"reference":[]})", "wrong_type"},
-           {R"({"messages":["x"]})", "wrong_type"},
-           {R"({"messages":[{"content":"x"}]})", "wrong_type"},
-           {R"({"messages":[{"role":3,"content":"x"}]})", "wrong_type"},
-           {R"({"messages":[{"role":"human","content":"x"}]})", "unknown_role"},
-           {R"({"messages":[{"role":"user"}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant"}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":5}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":{"a":1}}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":["x"]}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":[{"type":"text"}]}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":[{"type":"image_url","image_url":"x"}]}]})",
-            "unsupported_part"},
-           {R"({"messages":[{"role":"assistant","content":"x","reasoning_content":1}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":"x","tool_calls":{}}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[1]}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":"x","loss_weight":0.5}]})", "unsupported_weight"},
-           {R"({"messages":[{"role":"assistant","content":"x","weight":2}]})", "unsupported_weight"},
-           {R"({"messages":[{"role":"assistant","content":"x","loss_weight":"1"}]})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":"x"}],"tools":{}})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":"x"}],"tools":"none"})", "wrong_type"},
-           {R"({"messages":[{"role":"assistant","content":"x"}],"documents":"d"})", "wrong_type"},
-           {R"({"conversations":[{"from":"visitor7","value":"x"}]})", "unknown_role"},
-           {R"({"conversations":[{"from":"gpt"}]})", "wrong_type"},
-           {R"({"conversations":[{"value":"x"}]})", "wrong_type"},
-           {R"({"conversations":[{"from":"gpt","value":3}]})", "wrong_type"},
-           {R"({"conversations":[{"from":"function_call","value":"call it"}]})", "wrong_type"},
-           {R"({"instruction":1,"output":"x"})", "wrong_type"},
-           {R"({"instruction":"x","output":null})", "wrong_type"},
-           {R"({"instruction":"x","output":"y","history":[["a"]]})", "wrong_type"},
-           {R"({"prompt":"x","completion":4})", "wrong_type"}}) {
+  for (
+      const auto& [row, reason] : std::vector<std::pair<std::string, std::string>>{
+          {R"([1])", "unknown_form"},
+          {R"("text")", "unknown_form"},
+          {R"({})", "unknown_form"},
+          {R"({"text":"x"})", "unknown_form"},
+          {R"({"messages":{}})", "wrong_type"},
+          {R"({"messages":null})", "wrong_type"},
+          {R"({"messages":[]})", "empty_conversation"},
+          {R"({"conversations":[]})", "empty_conversation"},
+          {R"({"conversations":[],"system":"x"})", "empty_conversation"},
+          {R"({"messages":[{"role":"user","content":"x"}]})", "no_assistant_turn"},
+          {R"({"turns":["x"]})", "no_assistant_turn"},
+          {R"({"turns":["x"],"reference":[]})", "wrong_type"},
+          {R"({"messages":["x"]})", "wrong_type"},
+          {R"({"messages":[{"content":"x"}]})", "wrong_type"},
+          {R"({"messages":[{"role":3,"content":"x"}]})", "wrong_type"},
+          {R"({"messages":[{"role":"human","content":"x"}]})", "unknown_role"},
+          {R"({"messages":[{"role":"user"}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant"}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":5}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":{"a":1}}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":["x"]}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":[{"type":"text"}]}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":[{"type":"image_url","image_url":"x"}]}]})",
+           "unsupported_part"},
+          {R"({"messages":[{"role":"assistant","content":"x","reasoning_content":1}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x","tool_calls":{}}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[1]}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x","function_call":"f"}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x","function_call":{"name":"f"},"tool_calls":[{"name":"f"}]}]})",
+           "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":null,"audio":{"id":"a"}}]})", "unsupported_part"},
+          {R"({"messages":[{"role":"assistant","tool_calls":null}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"weight":0.5})", "unsupported_weight"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"loss_weight":0})", "unsupported_weight"},
+          {R"({"input_ids":[1],"loss_mask":[1],"weight":2})", "unsupported_weight"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"tools":["f"]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"system":[]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x","loss_weight":0.5}]})", "unsupported_weight"},
+          {R"({"messages":[{"role":"assistant","content":"x","weight":2}]})", "unsupported_weight"},
+          {R"({"messages":[{"role":"assistant","content":"x","loss_weight":"1"}]})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"tools":{}})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"tools":"none"})", "wrong_type"},
+          {R"({"messages":[{"role":"assistant","content":"x"}],"documents":"d"})", "wrong_type"},
+          {R"({"conversations":[{"from":"visitor7","value":"x"}]})", "unknown_role"},
+          {R"({"conversations":[{"from":"gpt"}]})", "wrong_type"},
+          {R"({"conversations":[{"value":"x"}]})", "wrong_type"},
+          {R"({"conversations":[{"from":"gpt","value":3}]})", "wrong_type"},
+          {R"({"conversations":[{"from":"function_call","value":"call it"}]})", "wrong_type"},
+          {R"({"instruction":1,"output":"x"})", "wrong_type"},
+          {R"({"instruction":"x","output":null})", "wrong_type"},
+          {R"({"instruction":"x","output":"y","history":[["a"]]})", "wrong_type"},
+          {R"({"prompt":"x","completion":4})", "wrong_type"}}) {
     EXPECT_EQ(Canonical(row).substr(0, reason.size() + 1), reason + ":") << row << " gave " << Canonical(row);
   }
 }
@@ -139,9 +150,77 @@ TEST(ConversationTest, NamedFormsTakeNoOther) {
 
 TEST(ConversationTest, KeepsTheMessagesOwnKeysInOrder) {
   const char* row =
-      R"([{"name":"n","role":"user","content":"x","extra":null},{"role":"tool","tool_call_id":"t","content":"r"},)"
-      R"({"role":"assistant","thinking":"t","content":"y","tool_calls":null}])";
+      R"([{"name":"n","role":"user","content":"x","extra":[]},{"role":"tool","tool_call_id":"t","content":"r"},)"
+      R"({"role":"assistant","thinking":"t","content":"y","tool_calls":[{"function":{"name":"f","arguments":{"a":null}}}]}])";
   EXPECT_EQ(Messages(row), "{\"messages\":" + std::string(row) + "}");
+}
+
+TEST(ConversationTest, FieldsThatSayNothingAreLeftOut) {
+  const std::string row =
+      R"([{"role":"user","content":null,"name":null,"tool_calls":null},{"role":"assistant","content":"y",)"
+      R"("reasoning_content":null,"thinking":null,"function_call":null,"refusal":null,"audio":null,"tool_calls":[]}])";
+  EXPECT_EQ(Messages(row), R"({"messages":[{"role":"user","content":""},{"role":"assistant","content":"y"}]})");
+  EXPECT_EQ(Messages(row, false), "{\"messages\":" + row + "}");
+}
+
+TEST(ConversationTest, ReadsOpenAisOlderAndOtherFields) {
+  const std::string functions = R"([{"name":"f","parameters":{}}])";
+  const std::string calls =
+      R"([{"role":"user","content":"Q"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":)"
+      R"("{\"a\": 1}"}},{"role":"function","name":"f","content":"r"},{"role":"assistant","content":"A"}])";
+  EXPECT_EQ(Canonical("{\"messages\":" + calls + ",\"functions\":" + functions + "}"),
+            R"({"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"","tool_calls":[{"type":)"
+            R"("function","function":{"name":"f","arguments":{"a":1}}}]},{"role":"tool","name":"f","content":"r"},)"
+            R"({"role":"assistant","content":"A"}],"tools":[{"type":"function","function":{"name":"f",)"
+            R"("parameters":{}}}]})");
+  EXPECT_EQ(Messages(calls, false), "{\"messages\":" + calls + "}");
+  EXPECT_EQ(Messages(R"([{"role":"function","content":"r"},{"role":"assistant","content":"A"}])"),
+            R"({"messages":[{"role":"function","content":"r"},{"role":"assistant","content":"A"}]})");
+  EXPECT_EQ(Messages(R"([{"role":"assistant","function_call":{"name":"f"}}])", false),
+            R"({"messages":[{"role":"assistant","function_call":{"name":"f"}}]})");
+  for (const char* content : {R"("content":null,)", ""}) {
+    EXPECT_EQ(Messages(R"([{"role":"assistant",)" + std::string(content) + R"("refusal":"No."}])"),
+              R"({"messages":[{"role":"assistant","content":"No."}]})");
+  }
+}
+
+TEST(ConversationTest, TakesTheFormOfTheColumnThatIsNotNull) {
+  const std::string expected = R"({"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]})";
+  const std::string nulls = R"({"input_ids":null,"instruction":null,"output":null,"messages":null,"system":null,)";
+  EXPECT_EQ(Canonical(nulls + R"("conversations":[{"from":"human","value":"Q"},{"from":"gpt","value":"A"}]})"),
+            expected);
+  EXPECT_EQ(Canonical(nulls + R"("conversations":[{"role":null,"from":"human","value":"Q"},)"
+                              R"({"role":null,"from":"gpt","value":"A","content":null}]})"),
+            expected);
+  EXPECT_EQ(Canonical(nulls + R"("conversations":null,"prompt":"Q","completion":"A"})"), expected);
+  EXPECT_EQ(Messages(R"([{"role":"assistant","content":[{"type":"text","text":null,"value":"A"}]}])"),
+            R"({"messages":[{"role":"assistant","content":"A"}]})");
+}
+
+TEST(ConversationTest, PutsASystemPromptOfTheRowInFrontOnce) {
+  const std::string said = R"({"role":"user","content":"Q"},{"role":"assistant","content":"A"}])";
+  const std::string expected = R"({"messages":[{"role":"system","content":"S"},)" + said + "}";
+  EXPECT_EQ(Canonical(R"({"system":"S","messages":[)" + said + "}"), expected);
+  EXPECT_EQ(Canonical(R"({"system":"S","messages":[{"content":"S","role":"system"},)" + said + "}"),
+            R"({"messages":[{"content":"S","role":"system"},)" + said + "}");
+  EXPECT_EQ(Canonical(R"({"system":"S","turns":["Q"],"reference":["A"]})"), expected);
+}
+
+TEST(ConversationTest, TurnsKeepWhatTemplatesKnow) {
+  EXPECT_EQ(
+      Canonical(R"({"conversations":[{"from":"human","value":"Q","id":7},{"from":"gpt","value":"","thinking":null,)"
+                R"("reasoning_content":"R","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]},)"
+                R"({"from":"tool","value":"r","name":"f"},{"from":"gpt","value":"A"}]})"),
+      R"({"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"","reasoning_content":"R",)"
+      R"("tool_calls":[{"function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"r","name":"f"},)"
+      R"({"role":"assistant","content":"A"}]})");
+}
+
+TEST(ConversationTest, ReadsToolsThatAreTexts) {
+  const std::string messages = R"({"messages":[{"role":"assistant","content":"x"}],"tools":)";
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})";
+  EXPECT_EQ(Canonical(messages + R"(["{\"type\": \"function\", \"function\": {\"name\": \"f\"}}"]})"),
+            messages + "[" + tool + "]}");
 }
 
 TEST(ConversationTest, KeepsDocuments) {

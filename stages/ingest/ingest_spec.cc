@@ -24,7 +24,8 @@ std::vector<ParameterSpec> Parameters() {
               ".ndjson, also with .gz or .zst. `format` names the form of the rows; without it each row's keys tell. "
               "`take: N` takes the first N good rows of the entry, `take: 0.1` that share of its good rows, chosen by "
               "a hash of their content: the same rows at every run and in any order of the sources, and the share on "
-              "average, not to the row, so that what is taken differs a little from what `plan` foresees.",
+              "average, not to the row, so that what is taken differs a little from what `plan` foresees. "
+              "stages/ingest/README.md says which keys of a row each form reads; what it does not name is left out.",
        .default_yaml = "",
        .words = {},
        .choices = {"auto", "messages", "sharegpt", "alpaca", "prompt_completion", "turns", "pretokenized"}});
@@ -45,9 +46,10 @@ std::vector<ParameterSpec> Parameters() {
   parameters.push_back(
       {.name = "normalize",
        .type = ParameterType::kBool,
-       .doc = "Whether null content becomes an empty text, tool-call arguments that are a JSON object in a "
-              "string become the object, and a content list of text parts alone becomes one text. `false` "
-              "hands messages to the chat template as they are.",
+       .doc = "Whether null content becomes an empty text, other fields of a message that are null and an empty list "
+              "of tool calls are left out, tool-call arguments that are a JSON object in a string become the object, "
+              "a content list of text parts alone becomes one text, and OpenAI's `function_call` and `refusal` become "
+              "a tool call and content. `false` hands messages to the chat template as they are.",
        .default_yaml = "true"});
   parameters.push_back({.name = "chunk_rows",
                         .type = ParameterType::kInteger,
@@ -79,7 +81,7 @@ std::vector<ParameterSpec> Parameters() {
 StageSpec MakeSpec() {
   StageSpec spec;
   spec.name = "ingest";
-  spec.version = 2;
+  spec.version = 3;
   spec.doc =
       "Reads the sources, brings every row into one canonical form of conversation, drops exact duplicates, shuffles, "
       "and cuts the result into chunks. Rows that cannot be read go to quarantine with file, line and byte offset.";

@@ -47,6 +47,12 @@ void EraseMember(json::Value& object, std::string_view key) {
                 members.end());
 }
 
+/// The member of that name; nullptr where there is none or it is null.
+json::Value* FindGiven(json::Value& object, std::string_view key) {
+  json::Value* value = object.Find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
 /// The object or list that a text holds as JSON, if it does.
 std::optional<json::Value> EmbeddedJson(const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -93,14 +99,62 @@ class MessageCheck {
     if (!message_.is_object()) {
       return refusal_.Refuse("wrong_type", "must be an object, not " + std::string(message_.KindName()));
     }
+    if (normalize_) {
+      DropFieldsThatSayNothing();
+      DRAFTMILL_RETURN_IF_ERROR(TakeFunctionCall());
+    }
     DRAFTMILL_RETURN_IF_ERROR(CheckRole());
+    if (normalize_) TakeRefusal();
     DRAFTMILL_RETURN_IF_ERROR(CheckContent());
     DRAFTMILL_RETURN_IF_ERROR(CheckOptionalText("reasoning_content"));
     DRAFTMILL_RETURN_IF_ERROR(CheckToolCalls());
     return CheckWeight();
   }
 
+  /// Whether the message had a `function_call` that became an entry of `tool_calls`.
+  bool had_function_call() const { return had_function_call_; }
+
  private:
+  /// Tables and clients write every field that there is, as null or an empty list where a message has none: templates
+  /// that ask whether a message has tool calls, or print its reasoning, would take the null for one. `content` stays.
+  void DropFieldsThatSayNothing() {
+    json::Object& members = message_.as_object();
+    const auto says_nothing = [](const json::Member& member) {
+      const bool has_no_calls =
+          member.first == "tool_calls" && member.second.is_array() && member.second.as_array().empty();
+      return has_no_calls || (member.second.is_null() && member.first != "content");
+    };
+    members.erase(std::remove_if(members.begin(), members.end(), says_nothing), members.end());
+  }
+
+  /// The one call of OpenAI's older files becomes an entry of `tool_calls`, which is what templates know.
+  Status TakeFunctionCall() {
+    json::Value* call = message_.Find("function_call");
+    if (call == nullptr) return OkStatus();
+    if (!call->is_object()) {
+      return refusal_.Refuse("wrong_type", "function_call must be an object, not " + std::string(call->KindName()));
+    }
+    if (message_.Find("tool_calls") != nullptr) {
+      return refusal_.Refuse("wrong_type", "has function_call beside tool_calls");
+    }
+    json::Array calls;
+    calls.push_back(WrappedFunction(std::move(*call)));
+    *call = json::Value(std::move(calls));
+    for (json::Member& member : message_.as_object()) {
+      if (member.first == "function_call") member.first = "tool_calls";
+    }
+    had_function_call_ = true;
+    return OkStatus();
+  }
+
+  /// OpenAI's API answers with `refusal` in the place of `content`: the same words to a template.
+  void TakeRefusal() {
+    json::Value* refusal = message_.Find("refusal");
+    if (refusal == nullptr || !refusal->is_string() || FindGiven(message_, "content") != nullptr) return;
+    message_.Set("content", json::Value(std::move(refusal->as_string())));
+    EraseMember(message_, "refusal");
+  }
+
   Status CheckRole() {
     const json::Value* role = message_.Find("role");
     if (role == nullptr) return refusal_.Refuse("wrong_type", "has no role");
@@ -117,6 +171,10 @@ class MessageCheck {
 
   Status CheckContent() {
     json::Value* content = message_.Find("content");
+    const bool is_given = content != nullptr && !content->is_null();
+    if (!is_given && FindGiven(message_, "audio") != nullptr) {
+      return refusal_.Refuse("unsupported_part", "has audio in the place of content; only text is supported");
+    }
     if (content == nullptr) return CheckAbsentContent();
     if (content->is_null()) {
       if (normalize_) *content = "";
@@ -130,9 +188,10 @@ class MessageCheck {
 
   Status CheckAbsentContent() {
     const json::Value* role = message_.Find("role");
-    const bool says_otherwise = message_.Find("tool_calls") != nullptr ||
-                                message_.Find("reasoning_content") != nullptr ||
-                                message_.Find("reasoning") != nullptr || message_.Find("thinking") != nullptr;
+    constexpr std::array<std::string_view, 5> kOtherWays = {"tool_calls", "function_call", "reasoning_content",
+                                                            "reasoning", "thinking"};
+    const bool says_otherwise = std::any_of(kOtherWays.begin(), kOtherWays.end(),
+                                            [this](std::string_view key) { return message_.Find(key) != nullptr; });
     if (role->as_string() != "assistant" || !says_otherwise) return refusal_.Refuse("wrong_type", "has no content");
     if (!normalize_) return OkStatus();
     json::Object& members = message_.as_object();
@@ -178,7 +237,7 @@ class MessageCheck {
   /// OpenAI puts the text under "text", LLaMA-Factory under "value".
   static const json::Value* PartValue(const json::Value& part) {
     const json::Value* text = part.Find("text");
-    return text != nullptr ? text : part.Find("value");
+    return text != nullptr && !text->is_null() ? text : part.Find("value");
   }
 
   Status JoinTextParts() {
@@ -282,7 +341,16 @@ class MessageCheck {
   json::Value& message_;
   bool normalize_;
   RowRefusal& refusal_;
+  bool had_function_call_ = false;
 };
+
+/// What a `function_call` gave stands under the role `function` in OpenAI's older files, under `tool` in today's.
+void NameResultsOfFunctionsTool(json::Array& messages) {
+  for (json::Value& message : messages) {
+    json::Value* role = message.Find("role");
+    if (role->as_string() == "function") *role = "tool";
+  }
+}
 
 }  // namespace
 
@@ -296,17 +364,21 @@ std::string Shortened(std::string_view text) {
 Status CheckMessages(json::Array& messages, bool normalize, RowRefusal& refusal) {
   if (messages.empty()) return refusal.Refuse("empty_conversation", "the conversation has no messages");
   bool has_answer = false;
+  bool has_function_call = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Status status = MessageCheck(messages[i], normalize, refusal).Run();
+    MessageCheck check(messages[i], normalize, refusal);
+    const Status status = check.Run();
     if (!status.ok()) return status.WithContext("message " + std::to_string(i));
     has_answer = has_answer || messages[i].Find("role")->as_string() == "assistant";
+    has_function_call = has_function_call || check.had_function_call();
   }
+  if (has_function_call) NameResultsOfFunctionsTool(messages);
   if (!has_answer) return refusal.Refuse("no_assistant_turn", "no message of the assistant to train on");
   return OkStatus();
 }
 
 Result<json::Value> MessageFromTurn(json::Value turn, RowRefusal& refusal) {
-  if (turn.Find("role") != nullptr) return turn;  // many files name their OpenAI messages `conversations`
+  if (FindGiven(turn, "role") != nullptr) return turn;  // many files name their OpenAI messages `conversations`
   json::Value* from = turn.Find("from");
   if (from == nullptr || !from->is_string()) {
     return refusal.Refuse("wrong_type", "a turn must be an object with `from` and `value`, or `role` and `content`");
@@ -331,8 +403,14 @@ Result<json::Value> MessageFromTurn(json::Value turn, RowRefusal& refusal) {
     message.emplace_back("role", speaker->role);
     message.emplace_back("content", std::move(*value));
   }
-  for (const std::string_view key : {"loss_weight", "weight"}) {
-    if (json::Value* weight = turn.Find(key)) message.emplace_back(std::string(key), std::move(*weight));
+  for (const std::string_view key :
+       {"name", "reasoning_content", "reasoning", "thinking", "tool_calls", "tool_call_id", "loss_weight", "weight"}) {
+    json::Value* field = FindGiven(turn, key);
+    if (field == nullptr) continue;
+    if (key == "tool_calls" && speaker->role == "function_call") {
+      return refusal.Refuse("wrong_type", "a turn of function_call has tool_calls as well");
+    }
+    message.emplace_back(std::string(key), std::move(*field));
   }
   return json::Value(std::move(message));
 }
@@ -351,10 +429,15 @@ Status CheckTools(json::Value& tools, bool wrap_bare, RowRefusal& refusal) {
   if (!tools.is_array()) {
     return refusal.Refuse("wrong_type", "tools must be a list, not " + std::string(tools.KindName()));
   }
-  if (!wrap_bare) return OkStatus();
   for (json::Value& tool : tools.as_array()) {
+    // A table gives tools of different shapes one column by writing each as a text.
+    std::optional<json::Value> parsed = tool.is_string() ? EmbeddedJson(tool.as_string()) : std::nullopt;
+    if (parsed) tool = *std::move(parsed);
+    if (!tool.is_object()) {
+      return refusal.Refuse("wrong_type", "a tool must be an object, not " + std::string(tool.KindName()));
+    }
     const bool is_bare = tool.Find("name") != nullptr && tool.Find("function") == nullptr;
-    if (is_bare) tool = WrappedFunction(std::move(tool));
+    if (wrap_bare && is_bare) tool = WrappedFunction(std::move(tool));
   }
   return OkStatus();
 }

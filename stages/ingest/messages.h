@@ -20,7 +20,7 @@ Status CheckMessages(json::Array& messages, bool normalize, RowRefusal& refusal)
 /// A turn {from, value} as a message. The speakers are those of the files in the field; an unknown one is refused.
 Result<json::Value> MessageFromTurn(json::Value turn, RowRefusal& refusal);
 
-/// Checks `tools`: a list, or such a list as JSON in a text, which becomes the list. With `wrap_bare`, a bare function
+/// Checks `tools`: a list of objects, or such a list or such objects as JSON in a text, which become what they say. With `wrap_bare`, a bare function
 /// description {name, ...} becomes {"type": "function", "function": {...}}, the form that chat templates expect.
 Status CheckTools(json::Value& tools, bool wrap_bare, RowRefusal& refusal);
 

@@ -449,3 +449,65 @@ def test_a_run_whose_terminal_closes_stops_or_goes_on_as_it_was_told(finished, t
         assert status == STOPPED and time.monotonic() - closed < 10
     assert run.run() == QUARANTINED, run.last_words()
     assert run.run("--deep", command="verify") == 0, run.last_words()
+
+
+# --- A folder that is no run's ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beginning(tmp_path):
+    """A run that has not begun, in the folder of its own pipeline file and rows."""
+    return SmallRun(tmp_path / "one", BINARY, [conversation(number) for number in range(20)], log=tmp_path / "log", work=".")
+
+
+@pytest.mark.parametrize(
+    "name", ["corpus/mine.txt", "ingested/mine.jsonl", "vocab/a/mine.npy", "shards/mine", "manifest.json", "final_norm.safetensors"]
+)
+def test_files_of_somebody_else_are_not_taken_for_the_runs_own(beginning, name):
+    path = beginning.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    before = sorted(beginning.folder.rglob("*"))
+    for command in ("plan", "run"):
+        assert beginning.run(command=command) == NOT_STARTED, beginning.last_words()
+        assert f"belongs to no run, but holds {name.partition('/')[0]}," in beginning.words()
+    assert path.read_text() == "mine"
+    assert sorted(beginning.folder.rglob("*")) == before
+
+
+def test_another_pipeline_file_is_not_replaced_by_the_runs_copy(beginning):
+    other = beginning.folder / "pipeline.yaml"
+    beginning.pipeline = beginning.folder / "mine.yaml"
+    beginning.configure()
+    other.write_text("# another\n")
+    assert beginning.run() == NOT_STARTED
+    assert "belongs to no run, but holds pipeline.yaml," in beginning.words()
+    assert other.read_text() == "# another\n"
+
+
+def test_data_pipeline_file_and_run_may_lie_in_one_folder(beginning):
+    for name in ("corpus", "shards/lost+found"):  # as mount points and links of other disks are
+        (beginning.folder / name).mkdir(parents=True)
+    text = beginning.pipeline.read_text().replace("path: rows.jsonl", "path: .").replace("model: {path: model}", "model: {path: ../model}")
+    for folder in ("model", "model-text"):
+        (beginning.folder / folder).rename(beginning.folder.parent / folder)
+    beginning.pipeline.write_text(text)
+    for link in (beginning.folder.parent / "model").iterdir():
+        if link.is_symlink():
+            target = beginning.folder.parent / "model-text" / link.name
+            link.unlink()
+            link.symlink_to(target)
+    assert beginning.run() in COMPLETE, beginning.last_words()
+    first = beginning.published()
+    assert beginning.run() in COMPLETE, beginning.last_words()
+    assert beginning.published() == first
+    assert beginning.pipeline.read_text() == text
+
+
+@pytest.mark.parametrize(("place", "words"), [("rows.jsonl", "is a file"), ("model", "is the model's folder"), ("model/", "is the model's folder")])
+def test_a_work_folder_that_cannot_be_one(beginning, place, words):
+    before = sorted(beginning.folder.rglob("*"))
+    beginning.configure(work=place)
+    assert beginning.run() == NOT_STARTED
+    assert words in beginning.words()
+    assert sorted(beginning.folder.rglob("*")) == before

@@ -5,6 +5,7 @@
 
 #include "formats/manifest.h"
 #include "pipeline/run/forecast.h"
+#include "pipeline/run/new_work_folder.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_inputs.h"
 #include "pipeline/run/stage_changes.h"
@@ -96,6 +97,7 @@ json::Array BarrenFacts(const std::vector<BarrenSource>& sources) {
 Result<json::Value> PlanRun(const Config& config) {
   FileSystem& files = RealFileSystem();
   const std::string& work = config.work_folder();
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatWorkFolderMayBeUsed(files, config));
   DRAFTMILL_ASSIGN_OR_RETURN(const Known known, ReadKnown(work, files));
   DRAFTMILL_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config, files, known.run));
   const std::vector<StageChange> changes = FindChanges(known.stages, MakeFingerprints(config, inputs));

@@ -7,6 +7,7 @@
 #include "formats/manifest.h"
 #include "pipeline/progress/format_units.h"
 #include "pipeline/run/forecast.h"
+#include "pipeline/run/new_work_folder.h"
 #include "pipeline/run/pipeline_run.h"
 #include "pipeline/run/run_files.h"
 #include "pipeline/run/run_report.h"
@@ -27,6 +28,7 @@ constexpr int kThreadsBesideTheGraph = 4;
 
 Status PipelineRun::Prepare() {
   DRAFTMILL_RETURN_IF_ERROR(CheckRequest());
+  DRAFTMILL_RETURN_IF_ERROR(CheckThatWorkFolderMayBeUsed(files_, config_));
   if (files_.Exists(work_)) DRAFTMILL_RETURN_IF_ERROR(TakeWorkFolder());
   DRAFTMILL_RETURN_IF_ERROR(ReadKnown());
   TakeDevices take_devices;

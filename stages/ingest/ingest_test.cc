@@ -200,7 +200,16 @@ TEST_F(IngestTest, PassesOverWorkFoldersBelowASource) {
   }
   EXPECT_EQ(RunWell(Options({""})).kept(), 2);
   EXPECT_EQ(RunWell(Options({"*"})).kept(), 2);
-  // Named by itself it is a source like any other.
+  // One that is named itself gives what lies beside the run's own files: data, pipeline file and run in one folder.
+  for (const char* own : {"run.json", "manifest.json", "exports/jsonl/train.jsonl", "logs/log.jsonl"}) {
+    WriteFile(Data("work-run.json/" + std::string(own)), Row("s", own) + "\n");
+  }
+  WriteFile(Data("work-run.json/mine.jsonl"), Row("t", "mine") + "\n");
+  for (const char* named : {"work-run.json", "work-run.json/*", "work-run.json/*.json*"}) {
+    EXPECT_EQ(RunWell(Options({named})).kept(), 1) << named;
+    EXPECT_EQ(Answers().back(), "mine") << named;
+  }
+  // A folder of it that is named by itself is a source like any other.
   EXPECT_EQ(RunWell(Options({"work-run.lock/ingested"})).kept(), 1);
 }
 

@@ -72,8 +72,9 @@ class Finder {
     if (depth > kMaxFolderDepth)
       return Unsupported(folder + ": folders nested more than " + std::to_string(kMaxFolderDepth) + " deep");
     DRAFTMILL_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, file_system_.List(folder));
+    const bool is_work_folder = IsWorkFolder(folder);
     for (FileInfo& entry : entries) {
-      if (entry.name.starts_with('.')) continue;
+      if (entry.name.starts_with('.') || (is_work_folder && IsMadeByARun(entry.name))) continue;
       const std::string path = JoinPath(folder, entry.name);
       if (entry.is_folder) {
         if (!IsWorkFolder(path)) DRAFTMILL_RETURN_IF_ERROR(AddFolder(path, depth + 1));
@@ -91,6 +92,13 @@ class Finder {
                        [&](std::string_view name) { return file_system_.Exists(JoinPath(folder, std::string(name))); });
   }
 
+  /// What of a work folder is the run's. Rows may lie beside it: people put data, pipeline file and run into one folder.
+  static bool IsMadeByARun(std::string_view name) {
+    constexpr std::string_view kNames[] = {"corpus", "exports", "generated",     "ingested", "logs",
+                                           "shards", "vocab",   "manifest.json", "run.json"};
+    return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+  }
+
   Status AddGlob(const std::string& pattern) {
     if (pattern.find("**") != std::string::npos) {
       return Unsupported(pattern + ": ** is not understood; name a folder to read all that is below it");
@@ -106,9 +114,12 @@ class Finder {
     const std::size_t slash = pattern.find('/');
     const std::string component = pattern.substr(0, slash);
     const std::string rest = slash == std::string::npos ? "" : pattern.substr(slash + 1);
-    DRAFTMILL_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, file_system_.List(base.empty() ? "." : base));
+    const std::string folder = base.empty() ? "." : base;
+    DRAFTMILL_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, file_system_.List(folder));
+    const bool is_work_folder = IsWorkFolder(folder);
     for (FileInfo& entry : entries) {
       if (::fnmatch(component.c_str(), entry.name.c_str(), FNM_PERIOD) != 0) continue;
+      if (is_work_folder && IsMadeByARun(entry.name)) continue;
       const std::string path = base + entry.name;
       if (!rest.empty()) {
         if (entry.is_folder) DRAFTMILL_RETURN_IF_ERROR(Match(path + "/", rest));

@@ -20,7 +20,7 @@ One YAML file describes a run. Its sections are named after the stages; every pa
 `draftmill config show FILE` prints the value of every parameter and where it came from.
 
 * A key that is not listed here is an error. So are a second key of the same name, YAML tags and a second document.
-* Paths are relative to the folder of the pipeline file. The work folder keeps a copy of the file; `run.json` beside it
+* Paths are relative to the folder of the pipeline file; `~` and `${NAME}` are not expanded, but refused. The work folder keeps a copy of the file; `run.json` beside it
   says which folder the copy's paths are relative to (`config_folder`, relative to the work folder).
 * Sizes: a number with `B`, `kB`, `MB`, `GB`, `TB` (powers of 1,000) or `KiB`, `MiB`, `GiB`, `TiB` (powers of 1,024).
   Durations: a number with `ms`, `s`, `m`, `h` or `d`.

@@ -203,6 +203,11 @@ std::string UnknownKeyMessage(std::string_view key, const std::string& where, co
   return message;
 }
 
+/// A path as shells expand it. Taken as it stands it would make a folder of that name.
+bool MeansToBeExpanded(std::string_view path) {
+  return path == "~" || path.starts_with("~/") || path.find("${") != std::string_view::npos;
+}
+
 std::string ResolvePath(std::string_view base_folder, std::string_view path) {
   const std::filesystem::path given(path);
   const std::filesystem::path full = given.is_absolute() ? given : std::filesystem::path(base_folder) / given;
@@ -268,8 +273,12 @@ std::optional<json::Value> ParameterReader::ReadScalar(const ParameterSpec& spec
       }
       return json::Value(node.text);
     case ParameterType::kPath:
-      if (!node.text.empty()) return json::Value(ResolvePath(base_folder_, node.text));
-      return Refuse(spec, node, full_name);
+      if (node.text.empty()) return Refuse(spec, node, full_name);
+      if (MeansToBeExpanded(node.text)) {
+        return Refuse(spec, node, full_name,
+                      "~ and ${NAME} are not expanded: write the whole path (or ./~ for a folder of that name)");
+      }
+      return json::Value(ResolvePath(base_folder_, node.text));
     case ParameterType::kBytes: return quantity(ParseByteSize(node.text));
     case ParameterType::kDuration: return quantity(ParseDurationMs(node.text));
     default: break;

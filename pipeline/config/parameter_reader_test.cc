@@ -55,6 +55,10 @@ TEST(ParameterReaderTest, TextAndPaths) {
   EXPECT_EQ(Read(path, "../c"), "\"c\"");
   EXPECT_EQ(Read(path, "2024"), "\"base/2024\"");
   EXPECT_THAT(Read(path, "''"), HasSubstr("must be a path"));
+  for (const char* unexpanded : {"'~'", "~/data", "'${HOME}/data'", "'/data/${USER}'"}) {
+    EXPECT_THAT(Read(path, unexpanded), HasSubstr("are not expanded")) << unexpanded;
+  }
+  EXPECT_EQ(Read(path, "./~/$x"), "\"base/~/$x\"");
 }
 
 TEST(ParameterReaderTest, SizesAndDurations) {

@@ -137,6 +137,16 @@ def test_a_token_beyond_the_embedding_is_named(model, tmp_path):
     assert not (tmp_path / "out.safetensors").exists()
 
 
+def test_states_do_not_replace_what_they_are_made_from(model, rows, tmp_path):
+    (tmp_path / "link.safetensors").symlink_to(model / "model.safetensors")
+    inputs = {path: path.read_bytes() for path in (rows, model / "config.json", model / "model.safetensors")}
+    for output in [*inputs, tmp_path / "link.safetensors"]:
+        result = draftmill("states", "--model", model, "--input", rows, "--output", output, "--layers", "3")
+        assert (result.returncode, "would replace" in result.stderr) == (2, True), result.stderr
+    assert {path: path.read_bytes() for path in inputs} == inputs
+    assert (tmp_path / "link.safetensors").is_symlink()
+
+
 def test_rows_with_bad_states_are_zeroed_and_marked(rows, tmp_path):
     model = make_model(tmp_path / "model")
     put_nan_into_token(model, 5)

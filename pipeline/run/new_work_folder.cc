@@ -14,9 +14,8 @@ namespace draftmill {
 namespace {
 
 /// What a run writes into its work folder; of the folders, what stands in them.
-constexpr std::array<std::string_view, 7> kNamesOfARun = {"pipeline.yaml", "manifest.json", "final_norm.safetensors",
-                                                          "ingested",      "corpus",        "vocab",
-                                                          "shards"};
+constexpr std::array<std::string_view, 7> kNamesOfARun = {
+    "pipeline.yaml", "manifest.json", "final_norm.safetensors", "ingested", "corpus", "vocab", "shards"};
 
 /// Links to other disks and mount points are made before the first start, so an empty folder is in nobody's way.
 Result<bool> IsInTheWay(FileSystem& files, const Config& config, const FileInfo& entry) {
@@ -28,9 +27,8 @@ Result<bool> IsInTheWay(FileSystem& files, const Config& config, const FileInfo&
     return !text.ok() || *text != config.text();
   }
   DRAFTMILL_ASSIGN_OR_RETURN(const std::vector<FileInfo> inside, files.List(path));
-  return std::any_of(inside.begin(), inside.end(), [](const FileInfo& file) {
-    return !file.name.starts_with('.') && file.name != "lost+found";
-  });
+  return std::any_of(inside.begin(), inside.end(),
+                     [](const FileInfo& file) { return !file.name.starts_with('.') && file.name != "lost+found"; });
 }
 
 /// Whether a run has begun in the folder: it has its database, or the facts from which that can be made again.

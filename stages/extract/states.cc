@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -165,16 +166,27 @@ Status Fill(Extractor& extractor, const TokenizedChunk& chunk, const ChunkPlan& 
   return OkStatus();
 }
 
-/// Refuses a place that the result could not take, or that holds the rows.
+/// Refuses a place that the result could not take, or that holds the rows or a file of the model's folder, which is only
+/// read. Weights are often links into another folder.
 Status CheckOutputPath(const StatesRequest& request) {
   const Result<FileInfo> output = RealFileSystem().Stat(request.output_path);
   if (output.status().code() == StatusCode::kNotFound) return OkStatus();
   DRAFTMILL_RETURN_IF_ERROR(output.status());
   if (output->is_folder) return InvalidConfig(request.output_path + " is a folder; name the file to write");
   std::error_code ignored;
-  if (!std::filesystem::equivalent(request.input_path, request.output_path, ignored)) return OkStatus();
-  return InvalidConfig("the states would replace their own rows, " + request.input_path +
-                       "; name another file to write");
+  if (std::filesystem::equivalent(request.input_path, request.output_path, ignored)) {
+    return InvalidConfig("the states would replace their own rows, " + request.input_path +
+                         "; name another file to write");
+  }
+  const std::string& model = request.options.model_folder;
+  Result<std::vector<FileInfo>> files = RealFileSystem().List(model);
+  if (!files.ok()) return OkStatus();  // what is wrong with the folder is said where it is read
+  for (const FileInfo& file : *files) {
+    if (!std::filesystem::equivalent(JoinPath(model, file.name), request.output_path, ignored)) continue;
+    return InvalidConfig("the states would replace a file of their own model, " + JoinPath(model, file.name) +
+                         "; name another file to write");
+  }
+  return OkStatus();
 }
 
 }  // namespace

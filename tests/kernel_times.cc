@@ -7,8 +7,9 @@
 //
 // When the program ends, one line for each kernel with its share of the time from the first kernel to the last on the
 // GPU with the lowest number, and the shares of: products, attention, draftmill's own kernels, other kernels, and gaps
-// in which none ran; then the pairs of kernels between which most of the gaps lie. Kernels of one stream do not overlap, so the shares add up. The first quarter of the time is left
-// out: libraries choose their kernels in it.
+// in which none ran; then the pairs of kernels between which most of the gaps lie. Beside each mean stands the longest, so
+// that what happened once is not taken for what happens always. Kernels of one stream do not overlap, so the shares add up.
+// The first quarter of the time is left out: libraries choose their kernels in it.
 #include <cupti.h>
 
 #include <algorithm>

@@ -32,7 +32,9 @@ def main():
         print("skipped: there is no valgrind", file=sys.stderr)
         return 77
     with tempfile.TemporaryDirectory(prefix="draftmill-leaks-") as folder:
-        run = SmallRun(folder, arguments.binary, [conversation(number) for number in range(arguments.rows)])
+        rows = [conversation(number) for number in range(arguments.rows)]
+        # With the last layer, so that its states are read through the head as well.
+        run = SmallRun(folder, arguments.binary, rows, layers="eagle3")
         report = Path(folder) / "valgrind.log"
         command = ["valgrind", *OPTIONS, f"--log-file={report}", arguments.binary, "run", run.pipeline]
         with open(run.log, "wb") as log:

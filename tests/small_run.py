@@ -13,13 +13,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED_FOLDERS = ("ingested", "corpus", "vocab", "shards")
 COMPLETE = (0, 3)
 
-# Not the last layer: the check of its states would load libtorch, which takes longer than all else of such a run.
+# By default the last layer's states are not kept: a run that keeps them checks them against the head, and loading libtorch for
+# that takes longer than all else of so small a run.
 PIPELINE = """\
 work: {work}
 model: {{path: {model}}}
 ingest: {{sources: [{{path: rows.jsonl}}], chunk_rows: {chunk_rows}, shuffle: {{seed: 3}}}}
 vocab_map: {{size: 200}}
-extract: {{layers: [1, 3, 5], batch_tokens: 512, block_tokens: 1024}}
+extract: {{layers: {layers}, batch_tokens: 512, block_tokens: 1024}}
 write: {{shard_bytes: {shard_bytes}}}
 limits: {{memory: 256MiB, threads: {threads}, min_free_disk: {min_free_disk}, disk_wait: {disk_wait}, max_bad_fraction: 0.5}}
 """
@@ -50,7 +51,7 @@ class SmallRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.pipeline = self.folder / "pipeline.yaml"
         self.values = {"work": "work", "model": "model", "chunk_rows": 20, "shard_bytes": "64KiB", "threads": 2}
-        self.values |= {"min_free_disk": 0, "disk_wait": "0s"}
+        self.values |= {"min_free_disk": 0, "disk_wait": "0s", "layers": "[1, 3, 5]"}
         if not (self.folder / "model").exists():
             make_byte_model(self.folder / "model")
         (self.folder / "rows.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -10,7 +10,8 @@ namespace {
 
 /// Products run at their full rate from here on, and one attention plan serves nearly every batch.
 constexpr std::int64_t kBatchTokens = 32768;
-/// Models with experts: 87,381 were 2 % faster than 32,768 (docs/benchmarks.md).
+/// Models with experts: 87,381 were 2 % faster than 32,768 (docs/benchmarks.md). Attention's 32-bit offsets hold this many
+/// rows of up to 32,767 values.
 constexpr std::int64_t kExpertBatchTokens = 65536;
 constexpr std::int64_t kFewestTokens = 1024;
 /// Below this a layer's products are slower by more than fetching layers costs.
@@ -18,7 +19,7 @@ constexpr std::int64_t kFewestResidentTokens = 4096;
 /// Blocks as long as these hide a layer's way over a link of 25 GB/s, or from a disk of 2 GB/s, behind its computing.
 constexpr std::int64_t kLinkBlockTokens = 65536;
 /// Blocks from a disk, and those of experts, who are many and see few of a block's tokens each: 8 of 384 take 10,923 rows
-/// of these. Half as many cost half a hundredth of the rate.
+/// of these. With half as many the rate is 0.5 % lower.
 constexpr std::int64_t kMostBlockTokens = 524288;
 /// What driver, torch and libraries take of a GPU.
 constexpr std::int64_t kReserveBytes = std::int64_t{3} << 30;
